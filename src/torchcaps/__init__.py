@@ -1,0 +1,54 @@
+"""torchcaps: capsule networks for PyTorch. Everything here is loaded when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchcaps import data, errors, eval, models, nn, ops, testing, train, viz
+    from torchcaps.models import create_model, list_models, register_model
+    from torchcaps.types import Capsules, Routed, Trace
+
+__version__ = "0.1.0"
+
+_MODULES = ("data", "errors", "eval", "models", "nn", "ops", "testing", "train", "viz")
+_NAMES = {
+    "Capsules": "types",
+    "Routed": "types",
+    "Trace": "types",
+    "create_model": "models",
+    "list_models": "models",
+    "register_model": "models",
+}
+
+__all__ = [
+    "Capsules",
+    "Routed",
+    "Trace",
+    "__version__",
+    "create_model",
+    "data",
+    "errors",
+    "eval",
+    "list_models",
+    "models",
+    "nn",
+    "ops",
+    "register_model",
+    "testing",
+    "train",
+    "viz",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"torchcaps.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"torchcaps.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'torchcaps' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

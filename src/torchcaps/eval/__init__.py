@@ -1,0 +1,1 @@
+"""What a trained network is worth: metrics and the report."""

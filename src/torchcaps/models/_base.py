@@ -1,0 +1,98 @@
+"""What every model is, and the registry they are made from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchcaps._registry import Registry, nearest
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn import DECODERS, mask_capsules
+from torchcaps.types import Capsules, Trace
+
+ImageShape = tuple[int, int, int]
+
+
+class ImageModel(nn.Module):
+    """A network from images [B, C, H, W] with values in [0, 1] to the capsules of its classes, [B, J, D].
+
+    `loss` names the loss it is made for. `decoder` turns masked class capsules into an image, or is None.
+    """
+
+    loss = "margin"
+
+    def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
+        super().__init__()
+        if len(image_shape) != 3 or min(image_shape) < 1:
+            raise ShapeError(f"image_shape: expected (channels, height, width), got {image_shape}")
+        if num_classes < 1:
+            raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
+        self.image_shape: ImageShape = tuple(image_shape)  # pyright: ignore[reportAttributeAccessIssue]
+        self.num_classes = num_classes
+        self.decoder: nn.Module | None = None
+
+    def decode(self, capsules: Capsules, labels: Tensor | None = None) -> Tensor:
+        """Images [B, C, H, W] from the class capsules named by `labels` [B], or from the most active ones."""
+        if self.decoder is None:
+            raise ConfigError(f"decode: expected a model with a decoder, got {type(self).__name__} without one")
+        return self.decoder(mask_capsules(capsules, labels))
+
+    def trace(self, images: Tensor) -> Trace:
+        """The routing into the class capsules with every iteration kept."""
+        raise ConfigError(f"trace: expected a model with routing, got {type(self).__name__}")
+
+    def check_images(self, images: Tensor) -> None:
+        """Raise unless images are [B, C, H, W] of the shape that the model was made for."""
+        if tuple(images.shape[1:]) != self.image_shape:
+            raise ShapeError(
+                f"images: expected [B, {', '.join(map(str, self.image_shape))}], got {tuple(images.shape)}"
+            )
+
+
+ModelFactory = Callable[..., ImageModel]
+MODELS: Registry[ModelFactory] = Registry("model")
+
+
+def register_model(name: str) -> Callable[[ModelFactory], ModelFactory]:
+    """Make a factory `(image_shape, num_classes, **options) -> ImageModel` known under a name: a decorator."""
+    return MODELS.register(name)
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names of the models that match a shell pattern.
+
+    >>> list_models("capsnet*")
+    ['capsnet', 'capsnet_small']
+    """
+    return MODELS.names(pattern)
+
+
+def create_model(name: str, image_shape: ImageShape = (1, 28, 28), num_classes: int = 10, **options: Any) -> ImageModel:
+    """Make a model by name, with fresh weights; options are the keyword arguments of its factory.
+
+    >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
+    5
+    """
+    factory = MODELS[name]
+    known = [option for option in inspect.signature(factory).parameters if option not in ("image_shape", "num_classes")]
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"unknown option '{option}' of model '{name}'{nearest(option, known)}")
+    return factory(image_shape, num_classes, **options)
+
+
+def make_decoder(
+    decoder: str | None, num_classes: int, dim: int, image_shape: ImageShape, **options: Any
+) -> nn.Module | None:
+    """A decoder by name; None or the word 'none' for no decoder."""
+    if decoder is None or decoder == "none":
+        return None
+    return DECODERS[decoder](num_classes, dim, image_shape, **options)
+
+
+def conv_size(size: int, kernel: int, stride: int) -> int:
+    """How many positions a convolution without padding has along an axis; 0 or less when the kernel does not fit."""
+    return (size - kernel) // stride + 1

@@ -1,0 +1,108 @@
+"""The capsule network of Sabour, Frosst and Hinton 2017, 'Dynamic routing between capsules'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchcaps.errors import ShapeError
+from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
+from torchcaps.nn import CapsLinear, PrimaryCaps2d, Router, make_router
+from torchcaps.types import Capsules, Trace
+
+Conv = tuple[int, int, int]
+
+
+class CapsNet(ImageModel):
+    """Convolutions, primary capsules, routing to one capsule per class, and a decoder.
+
+    `stem` lists the convolutions as (channels, kernel, stride), `primary` is (capsule types, kernel, stride); the
+    number of primary capsules follows from `image_shape`.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        stem: tuple[Conv, ...],
+        primary: Conv,
+        class_dim: int = 16,
+        routing: Router | str | Mapping[str, Any] = "dynamic",
+        decoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__(image_shape, num_classes)
+        channels = [image_shape[0], *(out for out, _, _ in stem)]
+        self.stem = nn.Sequential()
+        for (before, after), (_, kernel, stride) in zip(pairwise(channels), stem, strict=True):
+            self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU()])
+        types, kernel, stride = primary
+        self.primary = PrimaryCaps2d(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
+        height, width = self._grid((*stem, primary))
+        self.head = CapsLinear(
+            height * width * types, num_classes, in_dim=8, out_dim=class_dim, routing=make_router(routing), bias=True
+        )
+        self.decoder = decoder
+
+    def features(self, images: Tensor) -> Capsules:
+        """The primary capsules, a grid [B, H, W, I, 8]."""
+        self.check_images(images)
+        return self.primary(self.stem(images))
+
+    def forward(self, images: Tensor) -> Capsules:
+        return self.head(self.features(images))
+
+    def trace(self, images: Tensor) -> Trace:
+        return self.head.trace(self.features(images))
+
+    def _grid(self, convs: tuple[Conv, ...]) -> tuple[int, int]:
+        size = list(self.image_shape[1:])
+        least = 1
+        for _, kernel, stride in reversed(convs):
+            least = (least - 1) * stride + kernel
+        for _, kernel, stride in convs:
+            size = [conv_size(side, kernel, stride) for side in size]
+        if min(size) < 1:
+            raise ShapeError(f"image_shape: expected height and width of at least {least}, got {self.image_shape}")
+        return size[0], size[1]
+
+
+@register_model("capsnet")
+def capsnet(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "dynamic",
+    decoder: str | None = "mlp",
+) -> CapsNet:
+    """The paper's MNIST network: conv 9x9 with 256 channels, 32 primary types of 8, class capsules of 16."""
+    return CapsNet(
+        image_shape,
+        num_classes,
+        stem=((256, 9, 1),),
+        primary=(32, 9, 2),
+        routing=routing,
+        decoder=make_decoder(decoder, num_classes, 16, image_shape),
+    )
+
+
+@register_model("capsnet_small")
+def capsnet_small(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "dynamic",
+    decoder: str | None = "deconv",
+) -> CapsNet:
+    """A capsule network for two cores: two small convolutions, 16 primary types of 8, class capsules of 16."""
+    return CapsNet(
+        image_shape,
+        num_classes,
+        stem=((32, 5, 1), (64, 5, 2)),
+        primary=(16, 5, 2),
+        routing=routing,
+        decoder=make_decoder(decoder, num_classes, 16, image_shape),
+    )

@@ -1,0 +1,69 @@
+"""Plain convolutional networks to compare with: the baseline of Sabour et al. 2017, and a small one."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from torchcaps.models._base import ImageModel, ImageShape, register_model
+from torchcaps.types import Capsules
+
+
+class CNN(ImageModel):
+    """Layers that end in one score per class.
+
+    It speaks the language of capsules so that all tools work with it: each class is a capsule of one dimension whose
+    pose is the score, poses [B, J, 1], and whose activation is the softmax of the scores, [B, J].
+    """
+
+    loss = "cross_entropy"
+
+    def __init__(self, image_shape: ImageShape, num_classes: int, layers: nn.Sequential) -> None:
+        super().__init__(image_shape, num_classes)
+        self.layers = layers
+
+    def forward(self, images: Tensor) -> Capsules:
+        self.check_images(images)
+        scores = self.layers(images)  # [B, J]
+        return Capsules(scores.unsqueeze(-1), scores.softmax(dim=-1))
+
+
+@register_model("cnn_baseline")
+def cnn_baseline(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.5) -> CNN:
+    """The paper's baseline: conv 5x5 with 256, 256, 128 channels, fully connected 328 and 192; 35.4 M parameters."""
+    channels, height, width = image_shape
+    layers = nn.Sequential(
+        nn.Conv2d(channels, 256, 5, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(256, 256, 5, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(256, 128, 5, padding=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(128 * height * width, 328),
+        nn.ReLU(),
+        nn.Linear(328, 192),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(192, num_classes),
+    )
+    return CNN(image_shape, num_classes, layers)
+
+
+@register_model("cnn_small")
+def cnn_small(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.25) -> CNN:
+    """A convolutional network for two cores: three strided 3x3 convolutions and one hidden layer."""
+    channels, height, width = image_shape
+    layers = nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), 64),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(64, num_classes),
+    )
+    return CNN(image_shape, num_classes, layers)

@@ -1,0 +1,82 @@
+"""Decoders: from the poses of the class capsules back to an image."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from torchcaps._registry import Registry
+from torchcaps.errors import ConfigError
+
+DECODERS: Registry[type[nn.Module]] = Registry("decoder")
+
+
+@DECODERS.register("mlp")
+class MLPDecoder(nn.Module):
+    """The paper's decoder: J*D -> 512 -> 1024 -> pixels, ReLU between, sigmoid at the end (Sabour et al. 2017, fig. 2).
+
+    Masked poses [B, J, D] give images [B, C, H, W] in [0, 1].
+
+    >>> import torch
+    >>> MLPDecoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16)).shape
+    torch.Size([2, 1, 28, 28])
+    """
+
+    def __init__(
+        self, num_classes: int, dim: int, image_shape: tuple[int, int, int], hidden: tuple[int, ...] = (512, 1024)
+    ) -> None:
+        super().__init__()
+        sizes = [num_classes * dim, *hidden, math.prod(image_shape)]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for before, after in pairwise(sizes[:-1]):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        layers += [nn.Linear(sizes[-2], sizes[-1]), nn.Sigmoid(), nn.Unflatten(1, image_shape)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, poses: Tensor) -> Tensor:
+        return self.layers(poses)  # [B, C, H, W]
+
+
+@DECODERS.register("deconv")
+class DeconvDecoder(nn.Module):
+    """A decoder of transposed convolutions: about a twentieth of the parameters of the MLP.
+
+    A linear layer paints a map of a quarter of the image's size, two up-convolutions bring it to full size; what
+    stands over the edge of an odd size is cut off. Masked poses [B, J, D] give images [B, C, H, W] in [0, 1].
+
+    >>> import torch
+    >>> DeconvDecoder(10, 16, (3, 33, 30))(torch.zeros(2, 10, 16)).shape
+    torch.Size([2, 3, 33, 30])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        image_shape: tuple[int, int, int],
+        channels: tuple[int, int, int] = (16, 16, 8),
+    ) -> None:
+        super().__init__()
+        depth, height, width = image_shape
+        if len(channels) != 3:
+            raise ConfigError(f"channels: expected three counts, got {channels} ({len(channels)})")
+        self.image_shape = image_shape
+        grid = (channels[0], math.ceil(height / 4), math.ceil(width / 4))
+        self.layers = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(num_classes * dim, math.prod(grid)),
+            nn.ReLU(),
+            nn.Unflatten(1, grid),
+            nn.ConvTranspose2d(channels[0], channels[1], 4, stride=2, padding=1),
+            nn.ReLU(),
+            nn.ConvTranspose2d(channels[1], channels[2], 4, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(channels[2], depth, 3, padding=1),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, poses: Tensor) -> Tensor:
+        _, height, width = self.image_shape
+        return self.layers(poses)[..., :height, :width]  # [B, C, H, W]

@@ -1,0 +1,101 @@
+"""Routers: modules that a capsule layer receives to decide who listens to whom."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchcaps import ops
+from torchcaps._registry import Registry, nearest
+from torchcaps.errors import ConfigError
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
+from torchcaps.types import Capsules, Routed, Trace
+
+
+class Router(nn.Module):
+    """What every router is: votes [B, I, J, D] and the children they come from in, Routed out.
+
+    A subclass names its routing in `ops` (`algorithm`) and says what it passes on (`options`). One with parameters of
+    its own makes them in `prepare`. Where the algorithm has no place for a bias of the parents, [J, D], `takes_bias` is
+    False.
+    """
+
+    algorithm: str
+    takes_bias = False
+
+    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        """Called once by the layer that receives this router, with its sizes; in_caps is None where it is free."""
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of the routing in `ops`."""
+        raise NotImplementedError
+
+    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
+        raise NotImplementedError
+
+    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
+        """The same routing with every iteration kept."""
+        raise NotImplementedError
+
+    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None) -> Capsules:
+        """From children [B, I, P] through weight [I, J, P, D] to parents; a router with a fast twin calls it here."""
+        return self(ops.vote(children.poses, weight), children, bias=bias).capsules
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+
+
+ROUTERS: Registry[type[Router]] = Registry("router")
+
+
+def make_router(routing: Router | str | Mapping[str, Any]) -> Router:
+    """A router from its name, from a name with options, or as it is.
+
+    >>> make_router({"name": "dynamic", "iters": 1})
+    DynamicRouting(iters=1, leaky=False, grad='all')
+    """
+    if isinstance(routing, Router):
+        return routing
+    options = {"name": routing} if isinstance(routing, str) else dict(routing)
+    if "name" not in options:
+        raise ConfigError(f"routing: expected a table with the key 'name', got {options}")
+    router = ROUTERS[options.pop("name")]
+    known = list(inspect.signature(router).parameters)
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"unknown option '{option}' of {router.__name__}{nearest(option, known)}")
+    return router(**options)
+
+
+@ROUTERS.register("dynamic")
+class DynamicRouting(Router):
+    """Routing by agreement (Sabour et al. 2017); see `ops.dynamic_routing` for the options.
+
+    >>> import torch
+    >>> children = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))
+    >>> DynamicRouting(iters=3)(torch.randn(2, 6, 3, 4), children).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "dynamic"
+    takes_bias = True
+
+    def __init__(self, iters: int = 3, *, leaky: bool = False, grad: GradMode = "all") -> None:
+        super().__init__()
+        check_routing_options(iters, grad)
+        self.iters = iters
+        self.leaky = leaky
+        self.grad: GradMode = grad
+
+    def options(self) -> dict[str, Any]:
+        return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
+
+    # The children's activations are the lengths of their poses, so the votes carry them already.
+    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
+        return ops.dynamic_routing(votes, bias=bias, **self.options())
+
+    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
+        return ops.trace(self.algorithm, votes, bias=bias, **self.options())

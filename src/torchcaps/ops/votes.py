@@ -1,0 +1,45 @@
+"""Votes: what each child says about the pose of each parent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ShapeError
+
+
+def check_votes(votes: Tensor) -> None:
+    """Raise unless votes are [B, I, J, D]."""
+    if votes.dim() != 4:
+        raise ShapeError(f"votes: expected [B, I, J, D], got {tuple(votes.shape)} ({votes.dim()} axes)")
+
+
+def check_poses_and_weight(poses: Tensor, weight: Tensor) -> None:
+    """Raise unless poses [B, I, P] and weight [I, J, P, D], or a shared weight [J, P, D], belong together."""
+    if poses.dim() != 3:
+        raise ShapeError(f"poses: expected [B, I, P], got {tuple(poses.shape)} ({poses.dim()} axes)")
+    if weight.dim() not in (3, 4):
+        raise ShapeError(
+            f"weight: expected [I, J, P, D], or [J, P, D] shared by all children, got {tuple(weight.shape)} "
+            f"({weight.dim()} axes)"
+        )
+    children, size = poses.shape[1:]
+    if weight.dim() == 4 and weight.shape[0] != children:
+        raise ShapeError(f"poses: expected {weight.shape[0]} children, got {tuple(poses.shape)} ({children} children)")
+    if weight.shape[-2] != size:
+        raise ShapeError(f"poses: expected pose size {weight.shape[-2]}, got {tuple(poses.shape)} (pose size {size})")
+
+
+def vote(poses: Tensor, weight: Tensor) -> Tensor:
+    """Every child's prediction of every parent's pose.
+
+    votes_ij = poses_i weight_ij (Sabour et al. 2017, eq. 2): poses [B, I, P] and weight [I, J, P, D] give
+    votes [B, I, J, D]. A weight [J, P, D] is shared by all children, so that their number is free.
+
+    >>> vote(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).shape
+    torch.Size([2, 5, 10, 16])
+    """
+    check_poses_and_weight(poses, weight)
+    if weight.dim() == 3:
+        return torch.einsum("bip,jpd->bijd", poses, weight)  # [B, I, J, D]
+    return torch.einsum("bip,ijpd->bijd", poses, weight)  # [B, I, J, D]

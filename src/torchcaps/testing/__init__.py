@@ -1,0 +1,1 @@
+"""Public test tools: the laws of routing, and a fast twin against its reference."""

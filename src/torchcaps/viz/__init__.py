@@ -1,0 +1,1 @@
+"""Arrays or a Trace in, a Figure out."""
