@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test clean
+.PHONY: demo test docs clean
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -14,10 +14,14 @@ test: $(VENV)/ready
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest -n 2
 
+docs: $(VENV)/ready
+	$(BIN)/sphinx-build -W -q docs docs/_build
+	@echo "docs/_build/index.html"
+
 # The environment is made anew whenever what it is made of changes.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs]'
 	touch $@
 
 clean:
