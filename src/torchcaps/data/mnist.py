@@ -1,0 +1,177 @@
+"""MNIST and Fashion-MNIST in their own idx files: 60,000 + 10,000 grey images of 28x28 in ten classes.
+
+The validation part is cut from the training set, in the proportions of the classes and always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchcaps.data._files import DataFile, at_hand, obtain
+from torchcaps.data._split import draw_per_class, others, stratified_counts
+from torchcaps.data.datasets import DATASETS, Dataset
+from torchcaps.data.idx import read_idx
+from torchcaps.data.image_data import ImageData
+from torchcaps.errors import DataError
+
+_SEED = 1998
+
+
+@dataclass(frozen=True)
+class IdxSet:
+    """A data set of four idx files; each part has its images and its labels."""
+
+    name: str
+    folder: str
+    mirrors: tuple[str, ...]
+    class_names: tuple[str, ...]
+    train: tuple[DataFile, DataFile]
+    test: tuple[DataFile, DataFile]
+
+
+MNIST = IdxSet(
+    name="mnist",
+    folder="mnist",
+    mirrors=(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+    class_names=tuple("0123456789"),
+    train=(
+        DataFile(
+            "train-images-idx3-ubyte.gz",
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        ),
+        DataFile(
+            "train-labels-idx1-ubyte.gz",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        ),
+    ),
+    test=(
+        DataFile(
+            "t10k-images-idx3-ubyte.gz",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        ),
+        DataFile(
+            "t10k-labels-idx1-ubyte.gz",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+    ),
+)
+
+FASHION_MNIST = IdxSet(
+    name="fashion_mnist",
+    folder="fashion-mnist",
+    mirrors=(
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    class_names=(
+        "T-shirt/top",
+        "trouser",
+        "pullover",
+        "dress",
+        "coat",
+        "sandal",
+        "shirt",
+        "sneaker",
+        "bag",
+        "ankle boot",
+    ),
+    train=(
+        DataFile(
+            "train-images-idx3-ubyte.gz",
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        ),
+        DataFile(
+            "train-labels-idx1-ubyte.gz",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        ),
+    ),
+    test=(
+        DataFile(
+            "t10k-images-idx3-ubyte.gz",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        ),
+        DataFile(
+            "t10k-labels-idx1-ubyte.gz",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+    ),
+)
+
+
+def read_part(source: IdxSet, part: str, folders: Sequence[Path] | None = None) -> tuple[Tensor, Tensor, str]:
+    """Images [N, H, W] and labels [N] of the `train` or `test` files, as bytes, and the folder they were read from.
+
+    Without `folders` the files are looked for where the user keeps data, and downloaded if they are not there.
+    """
+    tensors, path = [], Path()
+    for file, axes in zip(source.test if part == "test" else source.train, (3, 1), strict=True):
+        found = at_hand(file.name, folders) if folders else obtain(file, source.folder, source.mirrors)
+        if found is None:
+            raise DataError(f"{file.name}: expected it in {' or '.join(map(str, folders or ()))}, got no such file")
+        tensors.append(read_idx(found, axes, file.content_sha256))
+        path = found
+    images, labels = tensors
+    if len(images) != len(labels):
+        raise DataError(
+            f"{path}: expected {len(images)} labels, one for each image, got {len(labels)}; fetch both files again"
+        )
+    return images, labels, str(path.parent)
+
+
+def load_idx_set(source: IdxSet, split: str, val_size: int) -> ImageData:
+    """One part of a data set of four idx files."""
+    images, labels, origin = read_part(source, "test" if split == "test" else "train")
+    labels = labels.to(torch.int64)  # [N]
+    images = images.unsqueeze(1)  # [N, 1, H, W]
+    if split in ("train", "val"):
+        counts = stratified_counts(labels, val_size, len(source.class_names))
+        held_out = draw_per_class(labels, counts, _SEED)
+        places = held_out if split == "val" else others(held_out, len(labels))
+        images, labels = images[places], labels[places]
+    return ImageData(source.name, split, images, labels, source.class_names, origin)
+
+
+def load_mnist(split: str, *, val_size: int = 5000) -> ImageData:
+    """One part of MNIST; `val_size` of its 60,000 training images are the validation part."""
+    return load_idx_set(MNIST, split, val_size)
+
+
+def load_fashion_mnist(split: str, *, val_size: int = 5000) -> ImageData:
+    """One part of Fashion-MNIST; `val_size` of its 60,000 training images are the validation part."""
+    return load_idx_set(FASHION_MNIST, split, val_size)
+
+
+DATASETS.add(
+    "mnist",
+    Dataset(
+        description="handwritten digits: 55,000 train, 5,000 val, 10,000 test, 28x28 grey",
+        source="Yann LeCun, Corinna Cortes, Christopher Burges: The MNIST database of handwritten digits",
+        licence="CC BY-SA 3.0",
+        load=load_mnist,
+    ),
+)
+DATASETS.add(
+    "fashion_mnist",
+    Dataset(
+        description="pictures of clothes in ten classes: 55,000 train, 5,000 val, 10,000 test, 28x28 grey",
+        source="Han Xiao, Kashif Rasul, Roland Vollgraf 2017: Fashion-MNIST (Zalando Research)",
+        licence="MIT",
+        load=load_fashion_mnist,
+    ),
+)
