@@ -1,19 +1,32 @@
 """Data sets by name, folders of images, arrays in memory; whole in memory as bytes, augmented batch by batch."""
 
+from torchcaps.data.augment import Augment
 from torchcaps.data.datasets import DATASETS, SPLITS, Dataset, list_data, load_data
 from torchcaps.data.digits import load_digits
+from torchcaps.data.folder import load_folder
 from torchcaps.data.image_data import ImageData, to_float
+from torchcaps.data.image_files import read_image
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
+from torchcaps.data.summary import describe
+from torchcaps.data.transforms import CROPS_13, crop, shrink, standardize
 
 __all__ = [
+    "CROPS_13",
     "DATASETS",
     "SPLITS",
+    "Augment",
     "Dataset",
     "ImageData",
+    "crop",
+    "describe",
     "list_data",
     "load_data",
     "load_digits",
     "load_fashion_mnist",
+    "load_folder",
     "load_mnist",
+    "read_image",
+    "shrink",
+    "standardize",
     "to_float",
 ]

@@ -1,0 +1,121 @@
+"""Image files of any common kind, brought to the size and the channels that a model takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from torchcaps.errors import ConfigError, DataError
+
+SUFFIXES = frozenset(
+    (".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
+)
+# More pixels than this are taken for an attack or a mistake, not for a picture.
+MAX_PIXELS = 80_000_000
+_GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+_ORIENTATION_TAG = 0x0112
+
+
+def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: bool = False) -> Tensor:
+    """One image file as bytes [C, H, W], whatever its size and kind.
+
+    The camera's orientation is applied, transparent parts become white, and the whole picture is scaled (antialiased,
+    proportions kept) to fit the shape; what is left at two sides gets the median colour of the picture's border.
+    `invert` turns light into dark: for ink on paper, where the model knows light digits on black.
+    """
+    channels, height, width = image_shape
+    if channels not in (1, 3):
+        raise ConfigError(f"image_shape: expected 1 or 3 channels for an image file, got {image_shape}")
+    path = Path(path)
+    image = _open(path)
+    try:
+        image = ImageOps.exif_transpose(image)
+        image = _plain(image, "L" if channels == 1 else "RGB", path)
+    except DataError:
+        raise
+    # Damaged files make Pillow's decoders fail in ways too many to list.
+    except Exception as error:
+        raise _unreadable(path, error) from None
+    pixels = np.asarray(_fit(image, height, width)).reshape(height, width, channels)
+    pixels = 255 - pixels if invert else pixels
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())  # [C, H, W]
+
+
+def probe_image(path: Path) -> tuple[int, int, int]:
+    """Channels (1 or 3), height and width of an image file, from its header alone."""
+    with _open(path) as image:
+        try:
+            turned = image.getexif().get(_ORIENTATION_TAG, 1) >= 5
+            grey = image.mode in _GREY_MODES or (image.mode == "P" and _grey_palette(image))
+        except Exception as error:
+            raise _unreadable(path, error) from None
+        width, height = image.size
+        return 1 if grey else 3, *((width, height) if turned else (height, width))
+
+
+def _open(path: Path) -> Image.Image:
+    try:
+        image = Image.open(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: expected an image file, got no such file") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large(path) from None
+    except Exception as error:
+        raise _unreadable(path, error) from None
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise _too_large(path)
+    return image
+
+
+def _plain(image: Image.Image, mode: str, path: Path) -> Image.Image:
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise DataError(f"{path}: expected 8 or 16 bits per channel, got values beyond 65535; convert it to PNG")
+        image = Image.fromarray((values // 257).astype(np.uint8))
+    if image.mode == "F":
+        raise DataError(f"{path}: expected 8 or 16 bits per channel, got floating point; convert it to PNG")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert(mode)
+
+
+def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
+    if image.size == (width, height):
+        return image
+    factor = min(width / image.width, height / image.height)
+    size = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    small = image.resize(size, Image.Resampling.BILINEAR)
+    if size == (width, height):
+        return small
+    canvas = Image.new(image.mode, (width, height), _border_colour(image))
+    canvas.paste(small, ((width - size[0]) // 2, (height - size[1]) // 2))
+    return canvas
+
+
+def _border_colour(image: Image.Image) -> int | tuple[int, ...]:
+    pixels = np.atleast_3d(np.asarray(image))  # [H, W, C]
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])  # [n, C]
+    colour = tuple(int(value) for value in np.median(border, axis=0))
+    return colour if len(colour) == 3 else colour[0]
+
+
+def _grey_palette(image: Image.Image) -> bool:
+    colours = np.array(image.getpalette("RGB") or [], np.uint8).reshape(-1, 3)
+    return bool((colours == colours[:, :1]).all())
+
+
+def _too_large(path: Path) -> DataError:
+    return DataError(
+        f"{path}: expected an image of at most {MAX_PIXELS:,} pixels, got a larger one; scale it down first"
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: expected an image that can be read, got {error}; remove it or replace it")
