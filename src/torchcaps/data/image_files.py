@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,16 +32,8 @@ def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: b
     channels, height, width = image_shape
     if channels not in (1, 3):
         raise ConfigError(f"image_shape: expected 1 or 3 channels for an image file, got {image_shape}")
-    path = Path(path)
-    image = _open(path)
-    try:
-        image = ImageOps.exif_transpose(image)
-        image = _plain(image, "L" if channels == 1 else "RGB", path)
-    except DataError:
-        raise
-    # Damaged files make Pillow's decoders fail in ways too many to list.
-    except Exception as error:
-        raise _unreadable(path, error) from None
+    with _opened(Path(path)) as opened:
+        image = _plain(ImageOps.exif_transpose(opened), "L" if channels == 1 else "RGB", Path(path))
     pixels = np.asarray(_fit(image, height, width)).reshape(height, width, channels)
     pixels = 255 - pixels if invert else pixels
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())  # [C, H, W]
@@ -47,29 +41,31 @@ def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: b
 
 def probe_image(path: Path) -> tuple[int, int, int]:
     """Channels (1 or 3), height and width of an image file, from its header alone."""
-    with _open(path) as image:
-        try:
-            turned = image.getexif().get(_ORIENTATION_TAG, 1) >= 5
-            grey = image.mode in _GREY_MODES or (image.mode == "P" and _grey_palette(image))
-        except Exception as error:
-            raise _unreadable(path, error) from None
+    with _opened(path) as image:
+        turned = image.getexif().get(_ORIENTATION_TAG, 1) >= 5
+        grey = image.mode in _GREY_MODES or (image.mode == "P" and _grey_palette(image))
         width, height = image.size
-        return 1 if grey else 3, *((width, height) if turned else (height, width))
+    return 1 if grey else 3, *((width, height) if turned else (height, width))
 
 
-def _open(path: Path) -> Image.Image:
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
     try:
-        image = Image.open(path)
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            yield image
+    except DataError:
+        raise
     except FileNotFoundError:
         raise DataError(f"{path}: expected an image file, got no such file") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(path) from None
+        raise DataError(
+            f"{path}: expected an image of at most {MAX_PIXELS:,} pixels, got a larger one; scale it down"
+        ) from None
+    # Damaged files make Pillow's decoders fail in ways too many to list.
     except Exception as error:
-        raise _unreadable(path, error) from None
-    if image.width * image.height > MAX_PIXELS:
-        image.close()
-        raise _too_large(path)
-    return image
+        raise DataError(f"{path}: expected an image that can be read, got {error}; remove it or replace it") from None
 
 
 def _plain(image: Image.Image, mode: str, path: Path) -> Image.Image:
@@ -109,13 +105,3 @@ def _border_colour(image: Image.Image) -> int | tuple[int, ...]:
 def _grey_palette(image: Image.Image) -> bool:
     colours = np.array(image.getpalette("RGB") or [], np.uint8).reshape(-1, 3)
     return bool((colours == colours[:, :1]).all())
-
-
-def _too_large(path: Path) -> DataError:
-    return DataError(
-        f"{path}: expected an image of at most {MAX_PIXELS:,} pixels, got a larger one; scale it down first"
-    )
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: expected an image that can be read, got {error}; remove it or replace it")

@@ -1,0 +1,193 @@
+import pytest
+import torch
+
+from torchcaps.data import Augment, standardize
+from torchcaps.errors import ConfigError, ShapeError
+
+EVERYTHING = Augment(
+    shift=2,
+    rotate=15,
+    scale=0.1,
+    shear=0.1,
+    flip=True,
+    erase=0.3,
+    brightness=0.2,
+    contrast=0.5,
+    crop=20,
+    standardize=True,
+)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_nothing_asked_for_is_identity():
+    images = torch.rand(4, 1, 28, 28)
+    state = generator()
+    before = state.get_state()
+    assert torch.equal(Augment()(images, state), images)
+    assert torch.equal(state.get_state(), before)
+    assert torch.equal(Augment().fixed(images), images)
+
+
+def test_same_generator_same_images_and_the_input_stays():
+    images = torch.rand(16, 2, 28, 28)
+    copy = images.clone()
+    first = EVERYTHING(images, generator(3))
+    assert torch.equal(first, EVERYTHING(images, generator(3)))
+    assert not torch.equal(first, EVERYTHING(images, generator(4)))
+    assert torch.equal(images, copy)
+
+
+def places(shift: int) -> torch.Tensor:
+    """Where a dot in the middle goes, for many samples: [N, 2]."""
+    images = torch.zeros(2000, 1, 11, 11)
+    images[:, 0, 5, 5] = 1
+    moved = Augment(shift=shift)(images, generator())
+    assert torch.equal(moved.sum(dim=(1, 2, 3)), torch.ones(2000))
+    return moved[:, 0].nonzero()[:, 1:] - 5
+
+
+def test_each_sample_has_a_shift_of_its_own_over_the_whole_range():
+    offsets = places(2)
+    assert len({tuple(offset) for offset in offsets.tolist()}) == 25
+    counts = torch.bincount((offsets[:, 0] + 2) * 5 + offsets[:, 1] + 2, minlength=25)
+    # 80 of each are expected, with a deviation of 9.
+    assert counts.min() > 40
+    assert counts.max() < 120
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+def test_no_shift_beyond_the_range(shift):
+    assert places(shift).abs().max() == shift
+
+
+def test_shifts_never_wrap():
+    images = torch.zeros(500, 1, 8, 8)
+    images[:, :, 0] = 1
+    moved = Augment(shift=3)(images, generator())
+    assert moved[:, :, 4:].max() == 0
+
+
+def test_shift_keeps_pixels_exact():
+    images = torch.rand(50, 1, 8, 8)
+    values = set(images.flatten().tolist()) | {0.0}
+    assert set(Augment(shift=3)(images, generator()).flatten().tolist()) <= values
+
+
+def test_flip_mirrors_about_half():
+    images = torch.rand(1000, 1, 4, 5)
+    flipped = Augment(flip=True)(images, generator())
+    same = (flipped == images).flatten(1).all(1)
+    mirrored = (flipped == images.flip(-1)).flatten(1).all(1)
+    assert (same ^ mirrored).all()
+    assert 400 < mirrored.sum() < 600
+
+
+def test_rotation_stays_within_the_range():
+    # The angle of a bar that lies to the right of the centre.
+    images = torch.zeros(500, 1, 41, 41)
+    images[:, :, 20, 25:38] = 1
+    turned = Augment(rotate=20)(images, generator())[:, 0]
+    y, x = torch.meshgrid(20 - torch.arange(41.0), torch.arange(41.0) - 20, indexing="ij")
+    angles = torch.rad2deg(torch.atan2((turned * y).sum((1, 2)), (turned * x).sum((1, 2))))
+    assert angles.max() == pytest.approx(20, abs=0.7)
+    assert angles.min() == pytest.approx(-20, abs=0.7)
+
+
+def test_scale_stays_within_the_range():
+    images = torch.zeros(500, 1, 41, 41)
+    images[:, :, 11:30, 11:30] = 1
+    area = Augment(scale=0.2)(images, generator()).sum(dim=(1, 2, 3)) / 19**2
+    assert area.sqrt().max() == pytest.approx(1.2, abs=0.02)
+    assert area.sqrt().min() == pytest.approx(0.8, abs=0.02)
+
+
+def test_affine_keeps_the_range_of_values():
+    out = Augment(rotate=30, scale=0.3, shear=0.3)(torch.rand(64, 1, 28, 28), generator())
+    assert out.min() >= 0
+    assert out.max() <= 1
+
+
+def test_erase_stays_within_the_fraction_and_reaches_every_edge():
+    images = torch.ones(3000, 1, 10, 20)
+    gone = Augment(erase=0.4)(images, generator())[:, 0] == 0
+    heights, widths = gone.any(2).sum(1), gone.any(1).sum(1)
+    assert heights.max() == 4
+    assert widths.max() == 8
+    # A rectangle, whole and inside.
+    assert torch.equal(gone.sum((1, 2)), heights * widths)
+    # Some rectangles are empty, and every pixel is erased now and then.
+    assert heights.min() == 0
+    assert gone.any(0).all()
+
+
+def test_brightness_and_contrast_stay_within_their_ranges():
+    images = torch.full((1000, 1, 2, 2), 0.5)
+    brighter = Augment(brightness=0.2)(images, generator()) - images
+    assert brighter.max() == pytest.approx(0.2, abs=0.01)
+    assert brighter.min() == pytest.approx(-0.2, abs=0.01)
+    images[:, :, 0] = 0.7
+    images[:, :, 1] = 0.3
+    contrast = Augment(contrast=0.5)(images, generator())
+    spread = (contrast[:, 0, 0, 0] - contrast[:, 0, 1, 0]) / 0.4
+    assert spread.max() == pytest.approx(1.5, abs=0.01)
+    assert spread.min() == pytest.approx(0.5, abs=0.01)
+
+
+def test_crop_is_random_in_training_and_central_in_evaluation():
+    images = torch.rand(1, 2, 7, 8).repeat(500, 1, 1, 1)
+    augment = Augment(crop=5)
+    cut = augment(images, generator())
+    assert cut.shape == (500, 2, 5, 5)
+    seen = {
+        (top, left)
+        for top in range(3)
+        for left in range(4)
+        if (cut == images[:, :, top : top + 5, left : left + 5]).flatten(1).all(1).any()
+    }
+    assert len(seen) == 12
+    assert torch.equal(augment.fixed(images), images[..., 1:6, 1:6])
+    assert augment.output_shape((2, 7, 8)) == (2, 5, 5)
+    assert Augment().output_shape((2, 7, 8)) == (2, 7, 8)
+
+
+def test_crop_larger_than_the_images():
+    for run in (lambda images: Augment(crop=9)(images, generator()), Augment(crop=9).fixed):
+        with pytest.raises(ShapeError, match=r"images: expected at least 9x9 pixels for a crop of 9"):
+            run(torch.zeros(1, 1, 8, 8))
+
+
+def test_standardized_in_training_and_in_evaluation():
+    images = torch.rand(4, 1, 8, 8)
+    augment = Augment(standardize=True)
+    assert torch.equal(augment(images, generator()), standardize(images))
+    assert torch.equal(augment.fixed(images), standardize(images))
+
+
+def test_nothing_random_in_evaluation():
+    images = torch.rand(4, 1, 28, 28)
+    expected = standardize(images[..., 4:24, 4:24])
+    assert torch.equal(EVERYTHING.fixed(images), expected)
+
+
+@pytest.mark.parametrize("name", ["shift", "crop"])
+@pytest.mark.parametrize("value", [-1, 1.5, True])
+def test_counts_of_pixels(name, value):
+    with pytest.raises(ConfigError, match=f"{name}: expected a count of pixels, got {value}"):
+        Augment(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["rotate", "scale", "shear", "erase", "brightness", "contrast"])
+@pytest.mark.parametrize("value", [-0.1, 1000, float("nan"), True])
+def test_ranges(name, value):
+    with pytest.raises(ConfigError, match=f"{name}: expected a number from 0 to .*, got {value}"):
+        Augment(**{name: value})
+
+
+@pytest.mark.parametrize("images", [torch.zeros(1, 8, 8), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)])
+def test_images_are_floats_of_four_axes(images):
+    for run in (lambda images: Augment(shift=1)(images, generator()), Augment().fixed):
+        with pytest.raises(ShapeError, match=r"images: expected floats \[B, C, H, W\], got torch"):
+            run(images)
