@@ -33,26 +33,25 @@ def choose(train_labels: Tensor, test_labels: Tensor) -> tuple[Tensor, Tensor, T
     return both[others(inner, len(both))], both[inner], draw_per_class(test_labels, [100] * 10, SEED + 2)
 
 
-def pack(images: Tensor, labels: Tensor) -> bytes:
-    """Labels and images as two idx files, one after the other, in one xz stream."""
-    content = struct.pack(">2I", 0x0801, len(labels)) + labels.numpy().tobytes()
-    content += struct.pack(">4I", 0x0803, *images.shape) + images.numpy().tobytes()
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
-    return lzma.compress(content, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=filters)
-
-
-def main(folder: Path) -> None:
-    """Read MNIST in `folder`, write the embedded digits."""
+def embed(folder: Path) -> bytes:
+    """The chosen labels and images of the MNIST in `folder`, as two idx files, one after the other."""
     train_images, train_labels, _ = read_part(MNIST, "train", [folder])
     test_images, test_labels, _ = read_part(MNIST, "test", [folder])
     train, val, test = choose(train_labels, test_labels)
     images = torch.cat([train_images[train], train_images[val], test_images[test]])  # [6000, 28, 28]
     labels = torch.cat([train_labels[train], train_labels[val], test_labels[test]])  # [6000]
-    TARGET.write_bytes(pack(images, labels))
-    print(f"{TARGET.relative_to(ROOT)}: {len(images)} digits, {TARGET.stat().st_size} bytes")
+    head = struct.pack(">2I", 0x0801, len(labels))
+    return head + labels.numpy().tobytes() + struct.pack(">4I", 0x0803, *images.shape) + images.numpy().tobytes()
+
+
+def pack(content: bytes) -> bytes:
+    """The same in one xz stream with a checksum."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
+    return lzma.compress(content, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=filters)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    main(Path(sys.argv[1]))
+    TARGET.write_bytes(pack(embed(Path(sys.argv[1]))))
+    print(f"{TARGET.relative_to(ROOT)}: {TARGET.stat().st_size} bytes")

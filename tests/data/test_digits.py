@@ -1,4 +1,7 @@
+import lzma
+import runpy
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,10 @@ from torchcaps.errors import DataError
 
 def keys(data: ImageData) -> set[tuple[bytes, int]]:
     return {(image.numpy().tobytes(), int(label)) for image, label in zip(data.images, data.labels, strict=True)}
+
+
+def embedded() -> bytes:
+    return files("torchcaps.data").joinpath("digits.idx.xz").read_bytes()
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
@@ -46,8 +53,14 @@ def test_digits_are_those_of_mnist(real_data):
     assert not keys(load_data("digits", "test")) & mnist_train
 
 
+def test_the_script_makes_the_same_again(real_data):
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "make_digits.py"))
+    # Compared unpacked: another version of xz may pack the same bytes differently.
+    assert script["embed"](real_data / "mnist") == lzma.decompress(embedded())
+
+
 def test_the_file_is_small():
-    assert len(files("torchcaps.data").joinpath("digits.idx.xz").read_bytes()) < 1_000_000
+    assert len(embedded()) < 1_000_000
 
 
 @pytest.mark.parametrize("content", [b"nothing like xz", b""])

@@ -26,6 +26,12 @@ def test_subset_takes_images_labels_and_meta_in_order():
     assert part.class_names == ("a", "b")
 
 
+def test_subset_by_mask_and_of_nothing():
+    images = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1)
+    assert make(images).subset(torch.tensor([False, True, False, True])).images.flatten().tolist() == [1, 3]
+    assert len(make(images).subset([])) == 0
+
+
 @pytest.mark.parametrize("images", [torch.zeros(4, 5, 6, dtype=torch.uint8), torch.zeros(4, 1, 5, 6)])
 def test_images_are_bytes_of_four_axes(images):
     with pytest.raises(ShapeError, match=r"images: expected uint8 \[N, C, H, W\], got torch"):
@@ -119,3 +125,8 @@ def test_to_float_spans_zero_to_one_and_leaves_the_bytes():
     assert floats.dtype == torch.float32
     assert torch.equal(floats, torch.arange(256) / 255)
     assert images.tolist() == list(range(256))
+
+
+def test_to_float_takes_bytes_only():
+    with pytest.raises(ShapeError, match=r"images: expected bytes, got torch\.float32 \(floats already\?\)"):
+        to_float(torch.rand(2))

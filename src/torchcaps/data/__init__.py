@@ -7,6 +7,7 @@ from torchcaps.data.folder import load_folder
 from torchcaps.data.image_data import ImageData, to_float
 from torchcaps.data.image_files import read_image
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
+from torchcaps.data.smallnorb import load_smallnorb
 from torchcaps.data.summary import describe
 from torchcaps.data.transforms import CROPS_13, crop, shrink, standardize
 
@@ -25,6 +26,7 @@ __all__ = [
     "load_fashion_mnist",
     "load_folder",
     "load_mnist",
+    "load_smallnorb",
     "read_image",
     "shrink",
     "standardize",

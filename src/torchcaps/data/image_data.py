@@ -102,8 +102,10 @@ class ImageData:
         return len(self.images)
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageData:
-        """The images at these places, in this order."""
-        at = torch.as_tensor(indices, dtype=torch.int64)  # [n]
+        """The images at these places, in this order, or where a mask [N] is true."""
+        at = torch.as_tensor(indices)
+        # An empty list would be taken for floats.
+        at = at if at.dtype == torch.bool else at.to(torch.int64)  # [n]
         return ImageData(
             name=self.name,
             split=self.split,
@@ -116,11 +118,13 @@ class ImageData:
 
 
 def to_float(images: Tensor) -> Tensor:
-    """Bytes as floats in [0, 1]: what models take.
+    """Bytes as floats in [0, 1]: what models and augmentation take.
 
     >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])
     """
+    if images.dtype != torch.uint8:
+        raise ShapeError(f"images: expected bytes, got {images.dtype} (floats already?)")
     return images.to(torch.float32).div_(255)
 
 

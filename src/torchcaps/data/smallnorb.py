@@ -1,0 +1,161 @@
+"""smallNORB: 50 toys of five classes, seen in stereo from 9 elevations and 18 azimuths under 6 lights.
+
+LeCun, Huang, Bottou 2004. Five toys of each class are for training, 24,300 pairs of 96x96, the other five for testing.
+A pair is one image of two channels, never two images. What is known of each is in `meta`: `instance` (the toy, 0 to 9),
+`elevation` (0 to 8: 30 to 70 degrees by 5), `azimuth` (0 to 34: tens of degrees), `lighting` (0 to 5); -1 where a copy
+does not know it.
+
+The standard protocol is `train`, `val`, `test`. In the protocols of Hinton et al. 2018 for new viewpoints
+(`viewpoint=`), training sees a third of them: azimuths 300 to 40 degrees, or the three lowest elevations. `familiar`
+are the test toys from those viewpoints, `novel` the test toys from all others, `test` both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps.data._files import at_hand, data_folders
+from torchcaps.data._matrix import matrix_chunks, read_matrix
+from torchcaps.data._split import draw_per_class, others
+from torchcaps.data.datasets import DATASETS, SPLITS, Dataset
+from torchcaps.data.image_data import ImageData
+from torchcaps.data.transforms import shrink
+from torchcaps.errors import ConfigError, DataError
+
+CLASS_NAMES = ("animal", "human", "plane", "truck", "car")
+FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
+
+Viewpoint = Literal["azimuth", "elevation"]
+Validation = Literal["random", "instance"]
+
+_STEMS = {
+    "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
+    "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
+}
+_HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
+_INFO = ("instance", "elevation", "azimuth", "lighting")
+_SIDE = 96
+_SEED = 2004
+# Where the training azimuths are unknown, these toys of the test part stand in for the training toys.
+_STAND_IN = (0, 1, 2)
+
+
+def load_smallnorb(
+    split: str, *, image_size: int = 48, val: Validation = "random", viewpoint: Viewpoint | None = None
+) -> ImageData:
+    """One part of smallNORB, [N, 2, image_size, image_size].
+
+    `image_size` divides 96; pixels are averaged over blocks (the papers take 48). `val="random"` holds out a tenth of
+    the pictures of every training toy: all toys are trained on, but validation says little about new ones;
+    `val="instance"` holds out one toy of each class: the question that the test asks, with a fifth less to train on.
+
+    The azimuth protocol needs azimuths. A copy whose training part has none runs it inside the test part, with
+    its toys 0, 1, 2 for training and 3, 5 for testing, and `origin` says so.
+    """
+    _check_options(split, image_size, val, viewpoint)
+    part = "test" if split in ("test", "familiar", "novel") else "train"
+    testing = part == "test"
+    origin, labels, meta = _read_labels(part)
+    if viewpoint == "azimuth" and _azimuths_unknown():
+        part = "test"
+        origin, labels, meta = _read_labels(part)
+        ours = torch.isin(meta["instance"], torch.tensor(_STAND_IN)) != testing  # [N]
+        origin += " (training azimuths unknown: toys 0, 1, 2 of the test part train, 3 and 5 test)"
+    else:
+        ours = torch.ones(len(labels), dtype=torch.bool)
+    if viewpoint is not None and split != "test":
+        familiar = torch.isin(meta[viewpoint], torch.tensor(FAMILIAR[viewpoint]))  # [N]
+        ours &= familiar != (split == "novel")
+    places = ours.nonzero().squeeze(1)  # [n]
+    if split in ("train", "val"):
+        held_out = _held_out(labels[places], meta["instance"][places], val)
+        places = places[held_out if split == "val" else others(held_out, len(places))]
+    return ImageData(
+        name="smallnorb",
+        split=split,
+        images=_read_images(part, places, len(labels), image_size),  # [n, 2, H, W]
+        labels=labels[places],  # [n]
+        class_names=CLASS_NAMES,
+        origin=origin,
+        meta={name: values[places] for name, values in meta.items()},
+    )
+
+
+def _check_options(split: str, image_size: int, val: str, viewpoint: str | None) -> None:
+    if image_size < 1 or _SIDE % image_size:
+        raise ConfigError(f"image_size: expected a divisor of {_SIDE}, got {image_size!r}")
+    if val not in get_args(Validation):
+        raise ConfigError(f"val: expected one of {', '.join(get_args(Validation))}, got {val!r}")
+    if viewpoint is not None and viewpoint not in FAMILIAR:
+        raise ConfigError(f"viewpoint: expected one of {', '.join(FAMILIAR)}, got {viewpoint!r}")
+    if viewpoint is None and split in ("familiar", "novel"):
+        raise ConfigError(f"viewpoint: expected one of {', '.join(FAMILIAR)} for the split '{split}', got None")
+
+
+def _find(part: str, kind: str) -> Path:
+    name = f"{_STEMS[part]}-{kind}.mat"
+    folders = data_folders("smallnorb")
+    found = at_hand(name, folders)
+    if found is None:
+        raise DataError(
+            f"{name}.gz: expected it in {' or '.join(map(str, folders))}, got no such file; fetch it from {_HOME} "
+            f"and set TORCHCAPS_DATA to the folder that holds smallnorb/"
+        )
+    return found
+
+
+def _read_labels(part: str) -> tuple[str, Tensor, dict[str, Tensor]]:
+    path, info_path = _find(part, "cat"), _find(part, "info")
+    labels = torch.from_numpy(read_matrix(path, "<i4", 1).astype(np.int64))  # [N]
+    info = torch.from_numpy(read_matrix(info_path, "<i4", 2).astype(np.int64))  # [N, 4]
+    if info.shape != (len(labels), len(_INFO)):
+        raise DataError(
+            f"{info_path}: expected {len(labels)} x {len(_INFO)} values, one row for each label, got "
+            f"{' x '.join(map(str, info.shape))}; fetch it again"
+        )
+    return str(path.parent), labels, dict(zip(_INFO, info.unbind(1), strict=True))
+
+
+def _azimuths_unknown() -> bool:
+    return bool((_read_labels("train")[2]["azimuth"] < 0).any())
+
+
+def _read_images(part: str, places: Tensor, total: int, image_size: int) -> Tensor:
+    path, start, filled = _find(part, "dat"), 0, 0
+    wanted = torch.zeros(total, dtype=torch.bool)
+    wanted[places] = True
+    images = torch.empty(len(places), 2, image_size, image_size, dtype=torch.uint8)
+    # What is not wanted, and what shrinking does away with, is let go chunk by chunk.
+    for chunk in matrix_chunks(path, "u1", 4, rows=512):
+        here = wanted[start : start + len(chunk)].numpy()
+        kept = shrink(torch.from_numpy(chunk[: len(here)][here]), image_size)
+        images[filled : filled + len(kept)] = kept
+        start += len(chunk)
+        filled += len(kept)
+    if start != total:
+        raise DataError(f"{path}: expected {total} images, one for each label, got {start}; fetch it again")
+    return images
+
+
+def _held_out(labels: Tensor, instances: Tensor, val: Validation) -> Tensor:
+    if val == "instance":
+        return (instances == instances.max()).nonzero().squeeze(1)
+    toys = labels * 10 + instances
+    return draw_per_class(toys, (toys.bincount() // 10).tolist(), _SEED)
+
+
+DATASETS.add(
+    "smallnorb",
+    Dataset(
+        description="stereo pictures of toys in five classes: 24,300 train+val, 24,300 test, 2x96x96, with viewpoints",
+        source="Yann LeCun, Fu Jie Huang, Leon Bottou 2004: the small NORB dataset",
+        licence="research use only",
+        load=load_smallnorb,
+        splits=(*SPLITS, "familiar", "novel"),
+    ),
+)
