@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torchcaps.data import load_data, mnist
+from torchcaps.data import DATASETS, load_data, mnist
 from torchcaps.data._files import DataFile
 from torchcaps.data.mnist import FASHION_MNIST, MNIST, load_idx_set, read_part
 from torchcaps.errors import ConfigError, DataError
@@ -86,8 +86,15 @@ def test_validation_part_never_changes(real_data):
     assert hashlib.sha256(val.images.numpy().tobytes()).hexdigest()[:16] == "f0c5df56ff909c39"
 
 
-def test_val_size(real_data):
-    assert len(load_data("mnist", "val", val_size=100)) == 100
-    assert len(load_data("mnist", "train", val_size=0)) == 60000
-    with pytest.raises(ConfigError, match="val_size: expected 0 to 59999 images, got 60000"):
-        load_data("mnist", "train", val_size=60000)
+def test_val_size(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path))
+    source = small_set(tmp_path / "small")
+    assert len(load_idx_set(source, "val", 4)) == 4
+    assert len(load_idx_set(source, "train", 0)) == 40
+    with pytest.raises(ConfigError, match="val_size: expected 0 to 39 images, got 40"):
+        load_idx_set(source, "train", 40)
+
+
+def test_val_size_is_an_option():
+    assert DATASETS["mnist"].options["val_size"].default == 5000
+    assert DATASETS["fashion_mnist"].options["val_size"].default == 5000
