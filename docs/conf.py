@@ -3,7 +3,7 @@
 from importlib.metadata import version as installed
 
 project = "torchcaps"
-copyright = "the torchcaps contributors"
+project_copyright = "the torchcaps contributors"
 version = release = installed("torchcaps")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["dollarmath", "amsmath"]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchcaps.data import Augment, standardize
+from torchcaps.data import Augment
 from torchcaps.errors import ConfigError, ShapeError
 
 EVERYTHING = Augment(
@@ -14,7 +14,6 @@ EVERYTHING = Augment(
     brightness=0.2,
     contrast=0.5,
     crop=20,
-    standardize=True,
 )
 
 
@@ -159,16 +158,9 @@ def test_crop_larger_than_the_images():
             run(torch.zeros(1, 1, 8, 8))
 
 
-def test_standardized_in_training_and_in_evaluation():
-    images = torch.rand(4, 1, 8, 8)
-    augment = Augment(standardize=True)
-    assert torch.equal(augment(images, generator()), standardize(images))
-    assert torch.equal(augment.fixed(images), standardize(images))
-
-
 def test_nothing_random_in_evaluation():
     images = torch.rand(4, 1, 28, 28)
-    expected = standardize(images[..., 4:24, 4:24])
+    expected = images[..., 4:24, 4:24]
     assert torch.equal(EVERYTHING.fixed(images), expected)
 
 

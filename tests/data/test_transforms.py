@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from torchcaps.data import CROPS_13, crop, shrink, standardize
+from torchcaps.data import CROPS_13, crop, shrink
 from torchcaps.data.transforms import affine, erase, relight, shift, windows
 from torchcaps.errors import ShapeError
 
@@ -83,18 +83,6 @@ def test_relight_scales_about_the_mean_and_keeps_the_range():
     changed = relight(images, torch.tensor([0.1]), torch.tensor([2.0]))
     assert torch.allclose(changed.flatten(), torch.tensor([0.2, 0.6]))
     assert relight(images, torch.tensor([0.9]), torch.tensor([1.0])).max() == 1
-
-
-def test_standardize_each_image_by_itself():
-    images = torch.rand(5, 2, 8, 8) * torch.arange(1, 6).view(5, 1, 1, 1)
-    out = standardize(images)
-    assert torch.allclose(out.mean(dim=(1, 2, 3)), torch.zeros(5), atol=1e-5)
-    assert torch.allclose(out.std(dim=(1, 2, 3), correction=0), torch.ones(5), atol=1e-5)
-    assert torch.allclose(out[2:3], standardize(images[2:3]))
-
-
-def test_standardize_a_flat_image():
-    assert torch.equal(standardize(torch.full((1, 1, 4, 4), 0.5)), torch.zeros(1, 1, 4, 4))
 
 
 def test_thirteen_crops():

@@ -9,7 +9,7 @@ from torchcaps.data.image_files import read_image
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
 from torchcaps.data.smallnorb import load_smallnorb
 from torchcaps.data.summary import describe
-from torchcaps.data.transforms import CROPS_13, crop, shrink, standardize
+from torchcaps.data.transforms import CROPS_13, crop, shrink
 
 __all__ = [
     "CROPS_13",
@@ -29,6 +29,5 @@ __all__ = [
     "load_smallnorb",
     "read_image",
     "shrink",
-    "standardize",
     "to_float",
 ]

@@ -22,8 +22,7 @@ class Augment:
     probability one half. `erase`: a rectangle of zeros whose sides are up to this fraction of the image's.
     `brightness`: up to so much added or taken away; `contrast`: distances from the channel's mean times 1 - contrast
     to 1 + contrast; both keep to [0, 1].
-    `crop`: a square of this size, somewhere in training, the centre in evaluation; 0 keeps all. `standardize`: each
-    image to mean 0 and deviation 1, in training and in evaluation; the model then does not see [0, 1].
+    `crop`: a square of this size, somewhere in training, the centre in evaluation; 0 keeps all.
 
     The draws are made on the CPU in a fixed order, so that a generator in the same state gives the same images
     anywhere. Without options nothing changes.
@@ -42,7 +41,6 @@ class Augment:
     brightness: float = 0.0
     contrast: float = 0.0
     crop: int = 0
-    standardize: bool = False
 
     def __post_init__(self) -> None:
         for name in ("shift", "crop"):
@@ -75,14 +73,12 @@ class Augment:
             images = transforms.relight(images, brighter, 1 + draw.floats(self.contrast))
         if self.erase:
             images = self._erase(images, draw)
-        return transforms.standardize(images) if self.standardize else images
+        return images
 
     def fixed(self, images: Tensor) -> Tensor:
-        """The same without the random part, for evaluation: the centre crop, and standardised if asked for."""
+        """The same without the random part, for evaluation: the centre crop."""
         _check_images(images)
-        if self.crop:
-            images = transforms.crop(images, self.crop)
-        return transforms.standardize(images) if self.standardize else images
+        return transforms.crop(images, self.crop) if self.crop else images
 
     def output_shape(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """The shape of the images that the model gets, from that of the images in storage.

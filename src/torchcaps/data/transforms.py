@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -73,18 +71,6 @@ def relight(images: Tensor, brighter: Tensor, contrast: Tensor) -> Tensor:
     means = images.mean(dim=(2, 3), keepdim=True)  # [B, C, 1, 1]
     scaled = (images - means) * contrast.view(-1, 1, 1, 1) + means  # [B, C, H, W]
     return (scaled + brighter.view(-1, 1, 1, 1)).clamp(0, 1)
-
-
-def standardize(images: Tensor) -> Tensor:
-    """Each image with mean 0 and deviation 1 over all its channels and pixels; one that is all alike becomes zero.
-
-    The deviation counts as at least 1/sqrt(C H W), so that noise in an almost empty image is not blown up.
-
-    >>> standardize(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2))
-    tensor([[[[-0.7071,  0.7071]]]])
-    """
-    deviations, means = torch.std_mean(images, dim=(1, 2, 3), keepdim=True, correction=0)  # [B, 1, 1, 1]
-    return (images - means) / deviations.clamp(min=1 / math.sqrt(images[0].numel()))
 
 
 def crop(images: Tensor, size: int, down: int = 0, right: int = 0) -> Tensor:
