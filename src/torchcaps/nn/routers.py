@@ -14,17 +14,37 @@ from torchcaps.errors import ConfigError
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.types import Capsules, Routed, Trace
 
+# What a router may promise, by name; `torchcaps.testing.laws` has the check of each.
+LAWS = frozenset(
+    {
+        "absent_child_has_no_vote",
+        "activations_are_probabilities",
+        "coupling_is_a_share",
+        "coupling_sums_to_one",
+        "inactive_child_has_no_vote",
+        "iterations_are_counted",
+        "one_iteration_is_uniform",
+        "permuting_children_changes_nothing",
+        "permuting_parents_permutes",
+        "route_is_vote_then_forward",
+        "samples_are_alone",
+        "trace_ends_in_the_result",
+        "zero_votes_are_finite",
+    }
+)
+
 
 class Router(nn.Module):
     """What every router is: votes [B, I, J, D] and the children they come from in, Routed out.
 
     A subclass names its routing in `ops` (`algorithm`) and says what it passes on (`options`). One with parameters of
     its own makes them in `prepare`. Where the algorithm has no place for a bias of the parents, [J, D], `takes_bias` is
-    False.
+    False. `laws` are the laws of routing that it keeps: all of them, unless it says otherwise.
     """
 
     algorithm: str
     takes_bias = False
+    laws: frozenset[str] = LAWS
 
     def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
         """Called once by the layer that receives this router, with its sizes; in_caps is None where it is free."""
@@ -82,6 +102,8 @@ class DynamicRouting(Router):
 
     algorithm = "dynamic"
     takes_bias = True
+    # A child's activation is the length of its pose, so the votes carry it already and it is not looked at again.
+    laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, leaky: bool = False, grad: GradMode = "all") -> None:
         super().__init__()
@@ -89,11 +111,12 @@ class DynamicRouting(Router):
         self.iters = iters
         self.leaky = leaky
         self.grad: GradMode = grad
+        if leaky:
+            self.laws = self.laws - {"coupling_sums_to_one"}
 
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
 
-    # The children's activations are the lengths of their poses, so the votes carry them already.
     def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
         return ops.dynamic_routing(votes, bias=bias, **self.options())
 
