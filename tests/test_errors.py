@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from torchcaps import errors
+
+CHILDREN = ["CheckpointError", "ConfigError", "DataError", "ShapeError", "UnknownNameError"]
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_every_error_is_a_torchcaps_error_and_a_value_error(name: str) -> None:
+    with pytest.raises(errors.TorchcapsError, match="iters: expected") as caught:
+        raise getattr(errors, name)("iters: expected a count, got -1")
+    assert isinstance(caught.value, ValueError)
+
+
+def test_there_are_few() -> None:
+    defined = {name for name, item in vars(errors).items() if inspect.isclass(item)}
+    assert defined == {"TorchcapsError", *CHILDREN}

@@ -1,0 +1,120 @@
+"""The direction of imports: they only ever point left, to what an image meets earlier on its way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "torchcaps"
+
+BASE = {"types", "errors", "_registry"}
+# What each package may import beside the base and itself.
+MAY_SEE = {
+    "ops": set[str](),
+    "nn": {"ops"},
+    "models": {"ops", "nn"},
+    "data": set[str](),
+    "testing": {"ops", "nn", "models"},
+    "train": {"ops", "nn", "models", "data", "eval"},
+    "eval": {"ops", "nn", "models", "data", "train"},
+    "viz": {"ops", "nn", "models", "data", "train", "eval"},
+    "playground": {"ops", "nn", "models", "data", "train", "eval", "viz"},
+    "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "testing"},
+}
+# Packages that are slow to import, or that only one layer has business with.
+ONLY_IN = {
+    "lightning": {"train"},
+    "matplotlib": {"viz"},
+    "torchmetrics": {"train", "eval"},
+}
+
+
+def imported(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports, anywhere in it, as a full name; relative ones are made absolute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            # `from torchcaps import nn` names a package, not a thing inside one.
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "torchcaps" else [module]
+            yield from ((node.lineno, name) for name in names)
+
+
+def violations(source: Path) -> list[str]:
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        # The top level names everything, lazily; test_top_level.py sees to that.
+        if parts in (("__init__",), ("__main__",)):
+            continue
+        layer = parts[0]
+        package = ("torchcaps", *parts[:-1])
+        for line, name in imported(ast.parse(path.read_text()), package):
+            root, _, rest = name.partition(".")
+            target = rest.partition(".")[0]
+            if root == "torchcaps":
+                allowed = BASE | MAY_SEE.get(layer, set()) | ({layer} if layer in MAY_SEE else set())
+                wrong = target not in allowed and not target.startswith("__")
+            else:
+                wrong = root in ONLY_IN and layer not in ONLY_IN[root]
+            if wrong:
+                found.append(f"{path.relative_to(source).as_posix()}:{line} imports {name}")
+    return found
+
+
+def test_imports_point_left() -> None:
+    assert violations(SOURCE) == []
+
+
+def test_every_folder_has_its_place() -> None:
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert folders <= set(MAY_SEE)
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "name"),
+    [
+        ("ops/bad.py", "import torchcaps.nn", "torchcaps.nn"),
+        ("ops/bad.py", "from torchcaps import nn", "torchcaps.nn"),
+        ("ops/dynamic/bad.py", "from torchcaps.models._base import MODELS", "torchcaps.models._base"),
+        ("ops/dynamic/bad.py", "from ...nn import routers", "torchcaps.nn"),
+        ("ops/dynamic/bad.py", "from ... import nn", "torchcaps.nn"),
+        ("nn/bad.py", "def late():\n    from torchcaps import models", "torchcaps.models"),
+        ("nn/bad.py", "import lightning", "lightning"),
+        ("models/bad.py", "from torchcaps.data import DATASETS", "torchcaps.data"),
+        ("models/bad.py", "from torchcaps.testing import laws", "torchcaps.testing"),
+        ("data/bad.py", "from torchcaps import models", "torchcaps.models"),
+        ("train/bad.py", "from torchcaps.viz import curves", "torchcaps.viz"),
+        ("eval/bad.py", "import matplotlib.pyplot as plt", "matplotlib.pyplot"),
+        ("viz/bad.py", "from lightning import Trainer", "lightning"),
+        ("viz/bad.py", "from torchcaps.cli import main", "torchcaps.cli"),
+        ("types.py", "from torchcaps import ops", "torchcaps.ops"),
+        ("errors.py", "import torchcaps.nn", "torchcaps.nn"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, path: str, line: str, name: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"import torch\n{line}\n")
+    (found,) = violations(tmp_path)
+    assert found.startswith(f"{path}:")
+    assert found.endswith(f" imports {name}")
+
+
+def test_what_points_left_is_let_through(tmp_path: Path) -> None:
+    for path, line in {
+        "nn/good.py": "from torchcaps import ops\nfrom torchcaps.types import Capsules\nfrom .linear import CapsLinear",
+        "models/good.py": "from torchcaps.nn import CapsLinear\nfrom . import _base",
+        "train/good.py": "import lightning\nfrom torchcaps.data import DATASETS",
+        "viz/good.py": "import matplotlib\nfrom torchcaps.eval import evaluate",
+        "cli/good.py": "from torchcaps import __version__, viz",
+        "__init__.py": "from torchcaps import cli",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(line + "\n")
+    assert violations(tmp_path) == []

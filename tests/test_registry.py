@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from torchcaps import data, eval, models, nn, ops, testing, train, viz
+from torchcaps._registry import Registry, nearest
+from torchcaps.errors import ConfigError, UnknownNameError
+
+
+@pytest.fixture
+def pets() -> Registry[str]:
+    pets = Registry[str]("pet")
+    pets.add("dog", "woof")
+    pets.add("cat", "meow")
+    return pets
+
+
+def test_names_come_in_order_and_by_pattern(pets: Registry[str]) -> None:
+    assert pets.names() == ["cat", "dog"]
+    assert pets.names("d*") == ["dog"]
+    assert pets.names("bird*") == []
+    assert list(pets) == ["cat", "dog"]
+
+
+def test_patterns_are_exact_about_case(pets: Registry[str]) -> None:
+    assert pets.names("D*") == []
+
+
+def test_contains(pets: Registry[str]) -> None:
+    assert "cat" in pets
+    assert "cow" not in pets
+    assert 3 not in pets
+
+
+def test_register_returns_what_it_decorates() -> None:
+    sounds = Registry[object]("sound")
+
+    @sounds.register("moo")
+    def moo() -> str:
+        return "moo"
+
+    assert sounds["moo"] is moo
+    assert moo() == "moo"
+
+
+def test_a_name_that_is_taken_stays_as_it_was(pets: Registry[str]) -> None:
+    with pytest.raises(ConfigError, match=r"^pet: expected a new name, got 'cat' \(already registered\)$"):
+        pets.add("cat", "purr")
+    assert pets["cat"] == "meow"
+
+
+def test_an_unknown_name_offers_the_nearest(pets: Registry[str]) -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown pet 'catt'; did you mean 'cat'\?$") as caught:
+        pets["catt"]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_nothing_near_gives_the_whole_list(pets: Registry[str]) -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown pet 'xyz'; known: cat, dog$"):
+        pets["xyz"]
+
+
+def test_an_empty_registry_says_so() -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown pet 'cat'; none is known$"):
+        Registry[str]("pet")["cat"]
+
+
+def test_nearest_takes_the_best_of_several() -> None:
+    assert nearest("capsnet_smal", ["capsnet", "capsnet_small", "cnn_small"]) == "; did you mean 'capsnet_small'?"
+
+
+PACKAGES = (data, eval, models, nn, ops, testing, train, viz)
+REGISTRIES = {
+    f"{package.__name__}.{name}": item
+    for package in PACKAGES
+    for name, item in vars(package).items()
+    if isinstance(item, Registry)
+}
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_every_registry_holds_something_and_teaches(registry: str) -> None:
+    names = REGISTRIES[registry].names()
+    assert names
+    wrong = names[0] + "_"
+    with pytest.raises(UnknownNameError, match=f"unknown {REGISTRIES[registry].kind} '{wrong}'; did you mean '"):
+        REGISTRIES[registry][wrong]
+
+
+def test_the_registries_of_the_core_are_there() -> None:
+    here = {name.removeprefix("torchcaps.") for name in REGISTRIES}
+    assert here >= {"ops.ROUTINGS", "nn.ROUTERS", "nn.DECODERS", "nn.LOSSES", "models.MODELS"}

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import torchcaps
+
+HEAVY = ("torch", "numpy", "lightning", "matplotlib", "rich")
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def loaded_after(code: str) -> list[str]:
+    return run(f"{code}\nimport sys\nprint(*[name for name in {HEAVY} if name in sys.modules])").split()
+
+
+def test_import_brings_nothing_heavy() -> None:
+    assert loaded_after("import torchcaps; torchcaps.__version__; dir(torchcaps)") == []
+
+
+def test_errors_and_registry_bring_nothing_heavy() -> None:
+    assert loaded_after("import torchcaps; torchcaps.errors.ShapeError; import torchcaps._registry") == []
+
+
+def test_the_check_sees_what_is_loaded() -> None:
+    assert "torch" in loaded_after("import torchcaps; torchcaps.Capsules")
+
+
+@pytest.mark.parametrize("module", ["ops", "nn", "models"])
+def test_the_core_brings_neither_lightning_nor_pictures(module: str) -> None:
+    assert not {"lightning", "matplotlib", "rich"} & set(loaded_after(f"import torchcaps; torchcaps.{module}"))
+
+
+def test_every_public_name_is_there() -> None:
+    for name in torchcaps.__all__:
+        assert getattr(torchcaps, name) is not None
+
+
+def test_dir_is_the_public_list() -> None:
+    assert dir(torchcaps) == sorted(torchcaps.__all__)
+
+
+def test_names_are_those_of_their_modules() -> None:
+    assert torchcaps.create_model is importlib.import_module("torchcaps.models").create_model
+    assert torchcaps.Capsules is importlib.import_module("torchcaps.types").Capsules
+    assert torchcaps.nn is importlib.import_module("torchcaps.nn")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'torchcaps' has no attribute 'capsnett'$"):
+        _ = torchcaps.capsnett  # pyright: ignore[reportAttributeAccessIssue]
+    assert not hasattr(torchcaps, "nothing")
+
+
+@pytest.mark.parametrize(
+    "package", [name for name in torchcaps.__all__ if hasattr(getattr(torchcaps, name), "__path__")]
+)
+def test_every_package_has_what_it_lists(package: str) -> None:
+    module = importlib.import_module(f"torchcaps.{package}")
+    for name in getattr(module, "__all__", []):
+        assert hasattr(module, name)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from torchcaps.errors import ShapeError
+from torchcaps.types import Capsules, Routed, Trace
+
+
+def test_flatten_goes_position_by_position() -> None:
+    poses = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
+    activations = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5)
+    flat = Capsules(poses, activations).flatten()
+    assert flat.poses.shape == (2, 60, 6)
+    row, column, kind = 1, 2, 3
+    place = (row * 4 + column) * 5 + kind
+    assert torch.equal(flat.poses[:, place], poses[:, row, column, kind])
+    assert torch.equal(flat.activations[:, place], activations[:, row, column, kind])
+
+
+def test_flatten_leaves_a_set_as_it_is() -> None:
+    capsules = Capsules(torch.zeros(2, 5, 3), torch.zeros(2, 5))
+    assert capsules.flatten() is capsules
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4, 5), (1, 2, 3, 4, 5, 6)])
+def test_flatten_knows_sets_and_grids_only(shape: tuple[int, ...]) -> None:
+    words = rf"poses: expected \[B, I, P\] or \[B, H, W, I, P\], got .* \({len(shape)} axes\)"
+    with pytest.raises(ShapeError, match=words):
+        Capsules(torch.zeros(shape), torch.zeros(shape[:-1])).flatten()
+
+
+def test_routed_gives_its_parents_as_capsules() -> None:
+    poses, activations, coupling = torch.zeros(2, 3, 4), torch.zeros(2, 3), torch.zeros(2, 5, 3)
+    capsules = Routed(poses, activations, coupling).capsules
+    assert isinstance(capsules, Capsules)
+    assert capsules.poses is poses
+    assert capsules.activations is activations
+
+
+def test_trace_counts_its_iterations_and_ends_in_the_last() -> None:
+    votes = torch.randn(2, 5, 3, 4)
+    logits, coupling = torch.randn(4, 2, 5, 3), torch.randn(4, 2, 5, 3)
+    poses, activations = torch.randn(4, 2, 3, 4), torch.randn(4, 2, 3)
+    trace = Trace("dynamic", votes, logits, coupling, poses, activations)
+    assert trace.iters == 4
+    assert trace.extras == {}
+    assert torch.equal(trace.routed.poses, poses[3])
+    assert torch.equal(trace.routed.activations, activations[3])
+    assert torch.equal(trace.routed.coupling, coupling[3])
+
+
+def test_trace_cannot_be_changed() -> None:
+    trace = Trace("dynamic", *[torch.zeros(1, 1, 1, 1)] * 5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace.algorithm = "em"  # pyright: ignore[reportAttributeAccessIssue]
