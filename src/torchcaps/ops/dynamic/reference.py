@@ -44,7 +44,7 @@ def dynamic_steps(
     if bias is not None and bias.shape != votes.shape[2:]:
         raise ShapeError(f"bias: expected {tuple(votes.shape[2:])}, got {tuple(bias.shape)}")
     for iteration in range(iters):
-        # With grad="last" the earlier iterations only look for the coupling: they see votes and bias as constants.
+        # With grad="last" the earlier iterations only look for the coupling: what they see and add is constant.
         constant = grad == "last" and iteration < iters - 1
         seen = votes.detach() if constant else votes  # [B, I, J, D]
         coupling = parent_softmax(logits, leaky=leaky)  # [B, I, J]
@@ -55,7 +55,7 @@ def dynamic_steps(
         yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
         if iteration < iters - 1:
             agreement = torch.einsum("bijd,bjd->bij", seen, poses)  # [B, I, J]
-            logits = logits + agreement  # [B, I, J]
+            logits = logits + (agreement.detach() if constant else agreement)  # [B, I, J]
 
 
 def dynamic_routing(
@@ -74,7 +74,7 @@ def dynamic_routing(
     code). votes [B, I, J, D] give poses [B, J, D], activations [B, J] and coupling [B, I, J].
 
     `logits` [B, I, J] are where the routing starts, zero unless given. `leaky` adds a parent for none of the above.
-    `grad` lets the gradient through all iterations, or through the last one only, as if its coupling were given.
+    `grad` lets the gradient through all iterations, or through the last one only, as if the agreements were given.
 
     >>> out = dynamic_routing(torch.randn(2, 6, 3, 4), iters=3)
     >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
