@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from torchcaps import data, eval, models, nn, ops, testing, train, viz
@@ -33,7 +35,7 @@ def test_contains(pets: Registry[str]) -> None:
 
 
 def test_register_returns_what_it_decorates() -> None:
-    sounds = Registry[object]("sound")
+    sounds = Registry[Callable[[], str]]("sound")
 
     @sounds.register("moo")
     def moo() -> str:

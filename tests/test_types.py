@@ -53,6 +53,7 @@ def test_trace_counts_its_iterations_and_ends_in_the_last() -> None:
 
 
 def test_trace_cannot_be_changed() -> None:
-    trace = Trace("dynamic", *[torch.zeros(1, 1, 1, 1)] * 5)
+    some = torch.zeros(1, 1, 1, 1)
+    trace = Trace("dynamic", some, some, some, some, some)
     with pytest.raises(dataclasses.FrozenInstanceError):
         trace.algorithm = "em"  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchcaps.errors import ShapeError
+from torchcaps.ops import vote
+
+size = st.integers(1, 4)
+
+
+def by_loops(poses: Tensor, weight: Tensor) -> Tensor:
+    votes = torch.zeros(*poses.shape[:2], *weight.shape[-3::2], dtype=poses.dtype)
+    for b, i, j, d in torch.cartesian_prod(*map(torch.arange, votes.shape)).view(-1, 4).tolist():
+        matrix = weight[j] if weight.dim() == 3 else weight[i, j]
+        votes[b, i, j, d] = sum(float(poses[b, i, p]) * float(matrix[p, d]) for p in range(poses.shape[2]))
+    return votes
+
+
+@settings(max_examples=25, deadline=None)
+@given(b=size, i=size, j=size, p=size, d=size, shared=st.booleans())
+def test_votes_against_loops(b: int, i: int, j: int, p: int, d: int, shared: bool) -> None:
+    poses = torch.randn(b, i, p, dtype=torch.float64)
+    weight = torch.randn(*([] if shared else [i]), j, p, d, dtype=torch.float64)
+    torch.testing.assert_close(vote(poses, weight), by_loops(poses, weight))
+
+
+def test_strides_do_not_matter() -> None:
+    poses, weight = torch.randn(4, 5, 2).transpose(0, 2), torch.randn(6, 4, 3, 5).permute(3, 2, 1, 0)
+    torch.testing.assert_close(vote(poses, weight), vote(poses.contiguous(), weight.contiguous()))
+
+
+def test_a_shared_weight_is_the_same_weight_for_every_child() -> None:
+    poses, weight = torch.randn(2, 5, 3), torch.randn(4, 3, 6)
+    torch.testing.assert_close(vote(poses, weight), vote(poses, weight.expand(5, 4, 3, 6)))
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4, 5), (2, 4, 5)])
+def test_gradient(shape: tuple[int, ...]) -> None:
+    poses = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(vote, (poses, weight))
+
+
+class Largest(TorchDispatchMode):
+    """Keeps the number of entries of the largest tensor that any operation gives."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for item in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(item, Tensor):
+                self.numel = max(self.numel, item.untyped_storage().nbytes() // item.element_size())
+        return out
+
+
+@pytest.mark.parametrize("shape", [(6, 7, 8, 9), (7, 8, 9)])
+def test_the_weight_is_not_copied_per_sample(shape: tuple[int, ...]) -> None:
+    poses, weight = torch.randn(20, 6, 8, requires_grad=True), torch.randn(shape, requires_grad=True)
+    with Largest() as largest:
+        votes = vote(poses, weight)
+        votes.backward(torch.ones_like(votes))
+    assert largest.numel <= votes.numel()
+    with Largest() as largest:
+        (poses[:, :, None, None, :] @ weight[None]).sum().backward()
+    assert largest.numel > votes.numel()
+
+
+@pytest.mark.parametrize(
+    ("poses", "weight", "words"),
+    [
+        ((2, 3), (3, 4, 5, 6), r"poses: expected \[B, I, P\], got \(2, 3\) \(2 axes\)"),
+        ((2, 3, 5), (4, 5), r"weight: expected \[I, J, P, D\], or \[J, P, D\] shared by all children, got \(4, 5\) "),
+        ((2, 3, 5), (7, 4, 5, 6), r"poses: expected 7 children, got \(2, 3, 5\) \(3 children\)"),
+        ((2, 3, 5), (3, 4, 8, 6), r"poses: expected pose size 8, got \(2, 3, 5\) \(pose size 5\)"),
+        ((2, 3, 5), (4, 8, 6), r"poses: expected pose size 8, got \(2, 3, 5\) \(pose size 5\)"),
+    ],
+)
+def test_shapes_that_do_not_belong_together(poses: tuple[int, ...], weight: tuple[int, ...], words: str) -> None:
+    with pytest.raises(ShapeError, match=f"^{words}"):
+        vote(torch.zeros(poses), torch.zeros(weight))
