@@ -16,6 +16,14 @@ from torchcaps.types import Capsules, Trace
 ImageShape = tuple[int, int, int]
 
 
+def check_sizes(image_shape: ImageShape, num_classes: int) -> None:
+    """Raise unless there are images of (channels, height, width) and at least one class."""
+    if len(image_shape) != 3 or min(image_shape) < 1:
+        raise ShapeError(f"image_shape: expected (channels, height, width), got {image_shape}")
+    if num_classes < 1:
+        raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
+
+
 class ImageModel(nn.Module):
     """A network from images [B, C, H, W] with values in [0, 1] to the capsules of its classes, [B, J, D].
 
@@ -26,10 +34,7 @@ class ImageModel(nn.Module):
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()
-        if len(image_shape) != 3 or min(image_shape) < 1:
-            raise ShapeError(f"image_shape: expected (channels, height, width), got {image_shape}")
-        if num_classes < 1:
-            raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
+        check_sizes(image_shape, num_classes)
         self.image_shape: ImageShape = tuple(image_shape)  # pyright: ignore[reportAttributeAccessIssue]
         self.num_classes = num_classes
         self.decoder: nn.Module | None = None
@@ -81,6 +86,8 @@ def create_model(name: str, image_shape: ImageShape = (1, 28, 28), num_classes: 
     for option in options:
         if option not in known:
             raise ConfigError(f"unknown option '{option}' of model '{name}'{nearest(option, known)}")
+    # Checked before the factory computes with them, so that a mistake is named rather than met half-way.
+    check_sizes(image_shape, num_classes)
     return factory(image_shape, num_classes, **options)
 
 
