@@ -41,7 +41,7 @@ class MLPDecoder(nn.Module):
 
 @DECODERS.register("deconv")
 class DeconvDecoder(nn.Module):
-    """A decoder of transposed convolutions: about a twentieth of the parameters of the MLP.
+    """A decoder of transposed convolutions: about a tenth of the parameters of the MLP.
 
     A linear layer paints a map of a quarter of the image's size, two up-convolutions bring it to full size; what
     stands over the edge of an odd size is cut off. Masked poses [B, J, D] give images [B, C, H, W] in [0, 1].
