@@ -61,6 +61,8 @@ class MarginLoss(nn.Module):
 class CrossEntropyLoss(nn.Module):
     """Cross-entropy for networks whose class capsules have one dimension, the score: -log softmax(scores)_label.
 
+    Where several classes are there, it is the mean over them; an image of no class adds nothing.
+
     >>> import torch
     >>> caps = Capsules(torch.zeros(1, 2, 1), torch.full((1, 2), 0.5))
     >>> CrossEntropyLoss()(caps, torch.tensor([0]))
@@ -72,7 +74,7 @@ class CrossEntropyLoss(nn.Module):
         if scores.dim() != 2:
             raise ShapeError(f"poses: expected [B, J, 1], one score per class, got {tuple(capsules.poses.shape)}")
         there = presence(labels, scores)  # [B, J]
-        return F.cross_entropy(scores, there / there.sum(dim=-1, keepdim=True))
+        return F.cross_entropy(scores, there / there.sum(dim=-1, keepdim=True).clamp(min=1))
 
 
 class ReconstructionLoss(nn.Module):
