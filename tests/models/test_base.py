@@ -1,0 +1,239 @@
+"""Every model through the registry: what holds for all of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+import torchcaps as tc
+from torchcaps.errors import ConfigError, ShapeError, UnknownNameError
+from torchcaps.models import MODELS, ImageModel, create_model, list_models, register_model
+from torchcaps.models._base import conv_size, make_decoder
+from torchcaps.nn import LOSSES, DeconvDecoder, MLPDecoder, ReconstructionLoss
+
+NAMES = list_models()
+by_name = pytest.mark.parametrize("name", NAMES)
+SHAPES = [(1, 28, 28), (3, 32, 32), (1, 40, 40), (2, 48, 48), (1, 29, 37), (5, 64, 28)]
+
+
+def loss_of(model: ImageModel, images: Tensor, labels: Tensor) -> Tensor:
+    capsules = model(images)
+    loss = LOSSES[model.loss]()(capsules, labels)
+    if model.decoder is not None:
+        loss = loss + ReconstructionLoss()(model.decode(capsules, labels), images)
+    return loss
+
+
+# On the meta device shapes are computed and numbers are not, so that the largest network is checked in no time.
+@pytest.mark.parametrize("classes", [1, 2, 7])
+@pytest.mark.parametrize("shape", SHAPES)
+@by_name
+def test_any_image_and_any_number_of_classes(name: str, shape: tuple[int, int, int], classes: int) -> None:
+    with torch.device("meta"):
+        model = create_model(name, image_shape=shape, num_classes=classes)
+        images = torch.zeros(3, *shape)
+    assert (model.image_shape, model.num_classes) == (shape, classes)
+    capsules = model(images)
+    assert isinstance(capsules, tc.Capsules)
+    assert capsules.poses.shape[:2] == (3, classes)
+    assert capsules.poses.dim() == 3
+    assert capsules.activations.shape == (3, classes)
+    if model.decoder is not None:
+        assert model.decode(capsules, torch.zeros(3, dtype=torch.long, device="meta")).shape == images.shape
+
+
+@pytest.mark.parametrize("classes", [1, 4])
+@by_name
+def test_the_gradient_reaches_every_parameter(name: str, classes: int) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, image_shape=(2, 21, 20), num_classes=classes)
+    loss = loss_of(model, torch.rand(4, 2, 21, 20), torch.arange(4) % classes)
+    loss.backward()
+    assert loss.isfinite()
+    # The softmax over one class is a constant, so a network trained on it alone has nothing to learn.
+    silent = classes == 1 and model.loss == "cross_entropy"
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert silent or parameter.grad.count_nonzero() > 0, parameter_name
+
+
+@by_name
+def test_a_sample_is_seen_alone(name: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, image_shape=(1, 20, 20), num_classes=3).eval()
+    images = torch.rand(3, 1, 20, 20)
+    with torch.no_grad():
+        together = model(images)
+        for sample in range(3):
+            alone = model(images[sample : sample + 1])
+            torch.testing.assert_close(alone.poses, together.poses[sample : sample + 1])
+            torch.testing.assert_close(alone.activations, together.activations[sample : sample + 1])
+
+
+@by_name
+def test_activations_are_probabilities_also_on_black_and_white(name: str) -> None:
+    model = create_model(name, image_shape=(1, 20, 20), num_classes=3)
+    for mode in (True, False):
+        model.train(mode)
+        for value in (0.0, 1.0):
+            activations = model(torch.full((1, 1, 20, 20), value)).activations
+            assert activations.min() >= 0
+            assert activations.max() <= 1
+
+
+@by_name
+def test_weights_go_out_and_come_back(name: str) -> None:
+    first, second = (create_model(name, image_shape=(1, 20, 20), num_classes=3).eval() for _ in range(2))
+    images = torch.rand(2, 1, 20, 20)
+    with torch.no_grad():
+        assert not torch.equal(first(images).poses, second(images).poses)
+        second.load_state_dict(first.state_dict())
+        assert torch.equal(first(images).poses, second(images).poses)
+
+
+@by_name
+def test_one_step_of_learning_lowers_the_loss(name: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, image_shape=(1, 20, 20), num_classes=2).eval()
+    images, labels = torch.rand(4, 1, 20, 20), torch.tensor([0, 1, 0, 1])
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+    before = loss_of(model, images, labels)
+    before.backward()
+    optimiser.step()
+    assert loss_of(model, images, labels) < before
+
+
+@by_name
+def test_a_trace_or_a_reason_why_not(name: str) -> None:
+    model = create_model(name, image_shape=(1, 20, 20), num_classes=3).eval()
+    images = torch.rand(2, 1, 20, 20)
+    if type(model).trace is ImageModel.trace:
+        with pytest.raises(ConfigError, match=f"^trace: expected a model with routing, got {type(model).__name__}"):
+            model.trace(images)
+    else:
+        torch.testing.assert_close(model.trace(images).routed.poses, model(images).poses)
+
+
+@by_name
+def test_a_model_names_a_loss(name: str) -> None:
+    assert create_model(name, image_shape=(1, 20, 20)).loss in LOSSES
+
+
+def refusal(name: str, shape: tuple[int, int, int]) -> str:
+    """What a model says about images of this shape, or nothing where it takes them."""
+    try:
+        with torch.device("meta"):
+            assert create_model(name, shape, 2)(torch.zeros(2, *shape)).activations.shape == (2, 2)
+    except ShapeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 8, 40), (1, 40, 8), (3, 16, 16)])
+@by_name
+def test_small_images_are_taken_or_the_least_size_is_said(name: str, shape: tuple[int, int, int]) -> None:
+    said = refusal(name, shape)
+    if said:
+        words = re.fullmatch(r"image_shape: expected height and width of at least (\d+), got \((.*)\)", said)
+        assert words is not None, said
+        assert words[2] == ", ".join(map(str, shape))
+        least = int(words[1])
+        assert refusal(name, (shape[0], least, least)) == ""
+        assert refusal(name, (shape[0], least, least - 1)) != ""
+        assert refusal(name, (shape[0], least - 1, least)) != ""
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 20, 21), (2, 3, 20, 20), (1, 20, 20), (20, 20)])
+@by_name
+def test_images_of_another_shape(name: str, shape: tuple[int, ...]) -> None:
+    model = create_model(name, image_shape=(1, 20, 20))
+    with pytest.raises(ShapeError, match=r"^images: expected \[B, 1, 20, 20\], got "):
+        model(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (1, 1, 28, 28), (0, 28, 28), (1, -1, 28)])
+@by_name
+def test_an_image_shape_that_is_none(name: str, shape: tuple[int, int, int]) -> None:
+    with pytest.raises(ShapeError, match=r"^image_shape: expected \(channels, height, width\), got "):
+        create_model(name, image_shape=shape)
+
+
+@by_name
+def test_no_classes(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^num_classes: expected a count of at least 1, got 0$"):
+        create_model(name, num_classes=0)
+
+
+def test_sizes_are_checked_for_a_model_made_by_hand() -> None:
+    with pytest.raises(ShapeError, match="image_shape: expected"):
+        ImageModel((28, 28), 10)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="num_classes: expected"):
+        ImageModel((1, 28, 28), 0)
+
+
+@by_name
+def test_an_unknown_option(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^unknown option 'droput' of model '{name}'; "):
+        create_model(name, droput=0.1)
+
+
+def test_an_unknown_model() -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown model 'capsnett'; did you mean 'capsnet'\?$"):
+        create_model("capsnett")
+
+
+def test_decode_without_decoder() -> None:
+    model = create_model("cnn_small")
+    with pytest.raises(ConfigError, match=r"^decode: expected a model with a decoder, got CNN without one$"):
+        model.decode(model(torch.zeros(1, 1, 28, 28)))
+
+
+def test_decode_follows_the_labels_and_without_them_the_winner() -> None:
+    torch.manual_seed(0)
+    model = create_model("capsnet_small", num_classes=3).eval()
+    with torch.no_grad():
+        capsules = model(torch.rand(2, 1, 28, 28))
+        winner = capsules.activations.argmax(-1)
+        torch.testing.assert_close(model.decode(capsules), model.decode(capsules, winner))
+        assert not torch.allclose(model.decode(capsules), model.decode(capsules, (winner + 1) % 3))
+
+
+def test_lists_and_patterns() -> None:
+    assert {"capsnet", "capsnet_small", "cnn_baseline", "cnn_small"} <= set(NAMES)
+    assert list_models("cnn_*") == [name for name in NAMES if name.startswith("cnn_")]
+
+
+def test_a_model_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODELS, "_items", dict(MODELS._items))
+
+    @register_model("mine")
+    def mine(image_shape: tuple[int, int, int], num_classes: int, *, depth: int = 1) -> ImageModel:
+        model = ImageModel(image_shape, num_classes)
+        model.loss = f"depth {depth}"
+        return model
+
+    assert "mine" in list_models()
+    assert create_model("mine", depth=3).loss == "depth 3"
+
+
+def test_make_decoder() -> None:
+    assert make_decoder(None, 10, 16, (1, 28, 28)) is None
+    assert make_decoder("none", 10, 16, (1, 28, 28)) is None
+    assert isinstance(make_decoder("mlp", 10, 16, (1, 28, 28)), MLPDecoder)
+    assert isinstance(make_decoder("deconv", 10, 16, (1, 28, 28), channels=(4, 4, 4)), DeconvDecoder)
+    with pytest.raises(UnknownNameError, match="unknown decoder 'deconf'; did you mean 'deconv'"):
+        make_decoder("deconf", 10, 16, (1, 28, 28))
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(28, 9, 1), (20, 9, 2), (21, 5, 2), (5, 5, 3), (12, 5, 3)])
+def test_conv_size_is_what_a_convolution_gives(size: int, kernel: int, stride: int) -> None:
+    assert conv_size(size, kernel, stride) == torch.nn.Conv1d(1, 1, kernel, stride)(torch.zeros(1, 1, size)).shape[-1]
+
+
+def test_conv_size_where_the_kernel_does_not_fit() -> None:
+    assert conv_size(4, 5, 1) == 0
+    assert conv_size(3, 9, 2) < 1

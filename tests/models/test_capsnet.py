@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.models import CapsNet, create_model
+from torchcaps.nn import DynamicRouting
+
+
+def parameters(name: str, **options: object) -> int:
+    with torch.device("meta"):
+        model = create_model(name, **options)  # pyright: ignore[reportArgumentType]
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_parameters_of_the_papers_network() -> None:
+    assert parameters("capsnet") == 8_215_728
+    assert parameters("capsnet", decoder=None) == 6_804_384
+    assert parameters("capsnet", decoder="none") == 6_804_384
+
+
+def test_the_papers_sizes() -> None:
+    with torch.device("meta"):
+        model = create_model("capsnet")
+        grid = model.features(torch.zeros(2, 1, 28, 28))  # pyright: ignore[reportCallIssue]
+    assert isinstance(model, CapsNet)
+    assert model.stem[0].weight.shape == (256, 1, 9, 9)
+    assert grid.poses.shape == (2, 6, 6, 32, 8)
+    assert model.head.weight.shape == (1152, 10, 8, 16)
+    assert model.head.bias is not None
+    assert model.head.bias.shape == (10, 16)
+
+
+@pytest.mark.parametrize("name", ["capsnet", "capsnet_small"])
+def test_activations_are_the_lengths_of_the_poses(name: str) -> None:
+    out = create_model(name, image_shape=(1, 19, 19))(torch.rand(2, 1, 19, 19))
+    torch.testing.assert_close(out.activations, out.poses.square().sum(-1).sqrt())
+
+
+@pytest.mark.parametrize("routing", ["dynamic", {"name": "dynamic", "iters": 1}, DynamicRouting(iters=2, leaky=True)])
+def test_the_routing_can_be_chosen(routing: object) -> None:
+    model = create_model("capsnet_small", routing=routing)
+    iters = {"dynamic": 3}.get(str(routing)) or (routing["iters"] if isinstance(routing, dict) else 2)
+    assert model.trace(torch.rand(1, 1, 28, 28)).iters == iters
+
+
+def test_a_routing_that_does_not_exist() -> None:
+    with pytest.raises(UnknownNameError, match="unknown router 'dynamik'; did you mean 'dynamic'"):
+        create_model("capsnet_small", routing="dynamik")
+    with pytest.raises(ConfigError, match="unknown option 'iter' of DynamicRouting; did you mean 'iters'"):
+        create_model("capsnet_small", routing={"name": "dynamic", "iter": 1})
+
+
+def test_the_trace_shows_every_primary_capsule() -> None:
+    trace = create_model("capsnet_small", image_shape=(1, 20, 24), num_classes=4).trace(torch.rand(2, 1, 20, 24))
+    # 20 -> 16 -> 6 -> 1 and 24 -> 20 -> 8 -> 2, with 16 types at each position.
+    assert trace.coupling.shape == (3, 2, 32, 4)
+    torch.testing.assert_close(trace.coupling[0], torch.full((2, 32, 4), 0.25))
+
+
+def test_too_small_says_how_large() -> None:
+    with pytest.raises(ValueError, match=r"^image_shape: expected height and width of at least 17, got \(1, 16, 28\)$"):
+        create_model("capsnet", image_shape=(1, 16, 28))

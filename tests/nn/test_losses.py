@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
+from torchcaps.types import Capsules
+
+
+def lengths(values: list[list[float]]) -> Capsules:
+    activations = torch.tensor(values, dtype=torch.float64)
+    return Capsules(activations.unsqueeze(-1), activations)
+
+
+def test_margin_by_hand() -> None:
+    caps = lengths([[0.5, 0.3, 0.05], [0.95, 0.6, 0.1]])
+    # (0.9 - 0.5)^2 + 0.5 (0.3 - 0.1)^2; then 0 + 0.5 (0.6 - 0.1)^2.
+    expected = ((0.16 + 0.5 * 0.04) + 0.5 * 0.25) / 2
+    assert MarginLoss()(caps, torch.tensor([0, 0])).item() == pytest.approx(expected)
+
+
+def test_margins_and_weight_can_be_given() -> None:
+    loss = MarginLoss(present=1.0, absent=0.0, absent_weight=2.0)
+    assert loss(lengths([[0.5, 0.25]]), torch.tensor([0])).item() == pytest.approx(0.25 + 2 * 0.0625)
+
+
+def test_several_classes_in_one_image() -> None:
+    caps = lengths([[0.9, 0.4, 0.9]])
+    both = MarginLoss()(caps, torch.tensor([[1, 0, 1]]))
+    assert both.item() == pytest.approx(0.5 * 0.09)
+    none = MarginLoss()(caps, torch.zeros(1, 3))
+    assert none.item() == pytest.approx(0.5 * (0.64 + 0.09 + 0.64))
+
+
+def test_class_numbers_and_presences_say_the_same() -> None:
+    caps = lengths(torch.rand(4, 4).tolist())
+    labels = torch.tensor([3, 0, 1, 1])
+    for name in LOSSES:
+        loss = LOSSES[name]()
+        torch.testing.assert_close(loss(caps, labels), loss(caps, torch.eye(4)[labels]))
+
+
+def test_cross_entropy_by_hand() -> None:
+    caps = Capsules(torch.tensor([[[1.0], [2.0], [0.0]]]), torch.zeros(1, 3))
+    total = math.e + math.e**2 + 1
+    assert CrossEntropyLoss()(caps, torch.tensor([1])).item() == pytest.approx(-math.log(math.e**2 / total))
+    two = CrossEntropyLoss()(caps, torch.tensor([[1, 1, 0]]))
+    assert two.item() == pytest.approx(-0.5 * (math.log(math.e / total) + math.log(math.e**2 / total)))
+
+
+def test_cross_entropy_of_an_image_of_no_class() -> None:
+    caps = Capsules(torch.randn(2, 3, 1), torch.zeros(2, 3))
+    one = CrossEntropyLoss()(Capsules(caps.poses[:1], caps.activations[:1]), torch.tensor([1]))
+    torch.testing.assert_close(CrossEntropyLoss()(caps, torch.tensor([[0, 1, 0], [0, 0, 0]])), one / 2)
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0, 2, 1]), torch.eye(3)])
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_gradient_of_every_loss(name: str, labels: Tensor) -> None:
+    loss = LOSSES[name]()
+    scores = torch.rand(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda s: loss(Capsules(s.unsqueeze(-1), s), labels), scores)
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_every_loss_is_a_mean_over_the_batch(name: str) -> None:
+    loss = LOSSES[name]()
+    caps, labels = lengths(torch.rand(4, 5).tolist()), torch.tensor([0, 1, 2, 2])
+    alone = [loss(Capsules(*(part[i : i + 1] for part in caps)), labels[i : i + 1]) for i in range(4)]
+    torch.testing.assert_close(loss(caps, labels), torch.stack(alone).mean())
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_every_loss_falls_as_the_right_class_grows(name: str) -> None:
+    loss = LOSSES[name]()
+    values = [loss(lengths([[a, 0.3, 0.2]]), torch.tensor([0])).item() for a in (0.1, 0.4, 0.8)]
+    assert values[0] > values[1] > values[2]
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (2, 5, 1), ()])
+def test_labels_that_do_not_fit(name: str, shape: tuple[int, ...]) -> None:
+    words = r"^labels: expected \(2,\) class numbers or \(2, 5\) presences, got "
+    with pytest.raises(ShapeError, match=words):
+        LOSSES[name]()(lengths(torch.rand(2, 5).tolist()), torch.zeros(shape, dtype=torch.long))
+
+
+def test_cross_entropy_wants_scores() -> None:
+    with pytest.raises(ShapeError, match=r"^poses: expected \[B, J, 1\], one score per class, got \(2, 3, 4\)$"):
+        CrossEntropyLoss()(Capsules(torch.zeros(2, 3, 4), torch.zeros(2, 3)), torch.tensor([0, 1]))
+
+
+def test_reconstruction_is_a_sum_over_pixels_and_a_mean_over_images() -> None:
+    images = torch.zeros(2, 3, 4, 5)
+    painted = torch.full((2, 3, 4, 5), 0.5)
+    painted[1] = 1.0
+    assert ReconstructionLoss()(painted, images).item() == pytest.approx(0.0005 * 60 * (0.25 + 1) / 2)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_the_released_scale(classes: int) -> None:
+    caps, labels = lengths(torch.rand(4, classes).tolist()), torch.randint(classes, (4,))
+    painted, images = torch.rand(2, 4, 1, 6, 6, dtype=torch.float64)
+    a, there = caps.activations, torch.eye(classes, dtype=torch.float64)[labels]
+    margin = there * (0.9 - a).clamp(min=0) ** 2 + 0.5 * (1 - there) * (a - 0.1).clamp(min=0) ** 2
+    sse = ((painted - images) ** 2).sum() / 4
+    released = 0.5 * margin.mean() + 0.0005 * sse
+    ours = MarginLoss()(caps, labels) + ReconstructionLoss(scale="released", num_classes=classes)(painted, images)
+    torch.testing.assert_close(ours, 2 * classes * released)
+
+
+def test_the_released_scale_is_twenty_times_the_papers_for_ten_classes() -> None:
+    assert ReconstructionLoss(scale="released").weight == pytest.approx(20 * ReconstructionLoss().weight)
+    assert ReconstructionLoss(0.25).weight == 0.25
+
+
+def test_gradient_of_reconstruction() -> None:
+    painted = torch.rand(2, 1, 3, 3, dtype=torch.float64, requires_grad=True)
+    images = torch.rand(2, 1, 3, 3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: ReconstructionLoss(1.0)(x, images), painted)
+
+
+def test_reconstruction_of_another_shape() -> None:
+    words = r"^reconstruction: expected \(2, 1, 4, 4\), got \(2, 16\)$"
+    with pytest.raises(ShapeError, match=words):
+        ReconstructionLoss()(torch.zeros(2, 16), torch.zeros(2, 1, 4, 4))
+
+
+def test_unknown_scale() -> None:
+    with pytest.raises(ConfigError, match=r"^scale: expected one of paper, released, got 'mean'$"):
+        ReconstructionLoss(scale="mean")  # pyright: ignore[reportArgumentType]

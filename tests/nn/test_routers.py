@@ -1,0 +1,90 @@
+"""Routers beside their laws, which are in tests/testing/test_laws.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.nn import ROUTERS, CapsLinear, DynamicRouting, Router, make_router
+from torchcaps.types import Capsules
+
+CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
+
+
+@pytest.mark.parametrize("options", [{}, {"iters": 1}, {"leaky": True}, {"iters": 2, "grad": "last"}])
+def test_dynamic_routing_passes_its_options_on(options: dict[str, Any]) -> None:
+    votes, bias = torch.randn(2, 6, 3, 5), torch.randn(3, 5)
+    torch.testing.assert_close(
+        DynamicRouting(**options)(votes, CHILDREN, bias=bias), ops.dynamic_routing(votes, bias=bias, **options)
+    )
+    trace = DynamicRouting(**options).trace(votes, CHILDREN, bias=bias)
+    torch.testing.assert_close(trace.poses, ops.trace("dynamic", votes, bias=bias, **options).poses)
+
+
+def test_the_gradient_mode_reaches_the_routing() -> None:
+    votes = torch.randn(2, 6, 3, 5, requires_grad=True)
+    gradients = [
+        torch.autograd.grad(DynamicRouting(grad=grad)(votes, CHILDREN).poses.sum(), votes)[0]
+        for grad in ("all", "last")
+    ]
+    assert not torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize("name", ROUTERS.names())
+def test_every_router_serves_a_layer(name: str) -> None:
+    router = make_router(name)
+    assert type(router) is ROUTERS[name]
+    assert router.algorithm in ops.ROUTINGS
+    layer = CapsLinear(6, 3, in_dim=4, out_dim=4, routing=router, bias=router.takes_bias)
+    out = layer(CHILDREN)
+    assert out.poses.shape == (2, 3, 4)
+    assert out.activations.shape == (2, 3)
+    assert layer.trace(CHILDREN).algorithm == router.algorithm
+    (out.poses.sum() + out.activations.sum()).backward()
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+    assert type(router).__name__ in repr(layer)
+
+
+def test_make_router() -> None:
+    router = DynamicRouting()
+    assert make_router(router) is router
+    made = make_router({"name": "dynamic", "iters": 5, "leaky": True})
+    assert isinstance(made, DynamicRouting)
+    assert (made.iters, made.leaky) == (5, True)
+
+
+def test_make_router_leaves_the_table_alone() -> None:
+    table = {"name": "dynamic", "iters": 1}
+    make_router(table)
+    assert table == {"name": "dynamic", "iters": 1}
+
+
+def test_make_router_from_something_unknown() -> None:
+    with pytest.raises(ConfigError, match=r"^routing: expected a table with the key 'name', got \{'iters': 1\}$"):
+        make_router({"iters": 1})
+    with pytest.raises(UnknownNameError, match=r"^unknown router 'dinamic'; did you mean 'dynamic'"):
+        make_router("dinamic")
+    with pytest.raises(ConfigError, match=r"^unknown option 'iter' of DynamicRouting; did you mean 'iters'\?$"):
+        make_router({"name": "dynamic", "iter": 1})
+
+
+def test_options_are_checked_when_the_router_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
+        DynamicRouting(iters=0)
+    with pytest.raises(ConfigError, match=r"^grad: expected one of all, last, got 'none'$"):
+        make_router({"name": "dynamic", "grad": "none"})
+
+
+def test_a_bare_router_does_nothing() -> None:
+    router = Router()
+    router.prepare(6, 3, 4, 5)
+    with pytest.raises(NotImplementedError):
+        router.options()
+    with pytest.raises(NotImplementedError):
+        router(torch.zeros(2, 6, 3, 5), CHILDREN)
+    with pytest.raises(NotImplementedError):
+        router.trace(torch.zeros(2, 6, 3, 5), CHILDREN)
