@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from torchcaps.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -44,11 +45,12 @@ class Registry(Generic[T]):
             raise ConfigError(f"{self.kind}: expected a new name, got '{name}' (already registered)")
         self._items[name] = item
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str) -> Callable[[S], S]:
         """Enter what follows under this name: a decorator."""
 
-        def enter(item: T) -> T:
-            self.add(name, item)
+        # S rather than T: what is entered keeps its own type, so that a class stays more than the base of its kind.
+        def enter(item: S) -> S:
+            self.add(name, cast(T, item))
             return item
 
         return enter
