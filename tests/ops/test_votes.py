@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import vote
@@ -44,31 +43,6 @@ def test_gradient(shape: tuple[int, ...]) -> None:
     poses = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(vote, (poses, weight))
-
-
-class Largest(TorchDispatchMode):
-    """Keeps the number of entries of the largest tensor that any operation gives."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for item in out if isinstance(out, (tuple, list)) else [out]:
-            if isinstance(item, Tensor):
-                self.numel = max(self.numel, item.untyped_storage().nbytes() // item.element_size())
-        return out
-
-
-@pytest.mark.parametrize("shape", [(6, 7, 8, 9), (7, 8, 9)])
-def test_the_weight_is_not_copied_per_sample(shape: tuple[int, ...]) -> None:
-    poses, weight = torch.randn(20, 6, 8, requires_grad=True), torch.randn(shape, requires_grad=True)
-    with Largest() as largest:
-        votes = vote(poses, weight)
-        votes.backward(torch.ones_like(votes))
-    assert largest.numel <= votes.numel()
-    with Largest() as largest:
-        (poses[:, :, None, None, :] @ weight[None]).sum().backward()
-    assert largest.numel > votes.numel()
 
 
 @pytest.mark.parametrize(
