@@ -102,7 +102,6 @@ class DynamicRouting(Router):
 
     algorithm = "dynamic"
     takes_bias = True
-    # A child's activation is the length of its pose, so the votes carry it already and it is not looked at again.
     laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, leaky: bool = False, grad: GradMode = "all") -> None:
@@ -117,6 +116,7 @@ class DynamicRouting(Router):
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
 
+    # The children's activations are the lengths of their poses, so the votes carry them already.
     def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
         return ops.dynamic_routing(votes, bias=bias, **self.options())
 
