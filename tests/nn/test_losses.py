@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
@@ -36,12 +35,11 @@ def test_several_classes_in_one_image() -> None:
     assert none.item() == pytest.approx(0.5 * (0.64 + 0.09 + 0.64))
 
 
-def test_class_numbers_and_presences_say_the_same() -> None:
+@pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
+def test_class_numbers_and_presences_say_the_same(loss: torch.nn.Module) -> None:
     caps = lengths(torch.rand(4, 4).tolist())
     labels = torch.tensor([3, 0, 1, 1])
-    for name in LOSSES:
-        loss = LOSSES[name]()
-        torch.testing.assert_close(loss(caps, labels), loss(caps, torch.eye(4)[labels]))
+    torch.testing.assert_close(loss(caps, labels), loss(caps, torch.eye(4)[labels]))
 
 
 def test_cross_entropy_by_hand() -> None:
@@ -58,17 +56,16 @@ def test_cross_entropy_of_an_image_of_no_class() -> None:
     torch.testing.assert_close(CrossEntropyLoss()(caps, torch.tensor([[0, 1, 0], [0, 0, 0]])), one / 2)
 
 
-@pytest.mark.parametrize("labels", [torch.tensor([0, 2, 1]), torch.eye(3)])
 @pytest.mark.parametrize("name", LOSSES.names())
-def test_gradient_of_every_loss(name: str, labels: Tensor) -> None:
-    loss = LOSSES[name]()
+def test_gradient_of_every_loss(name: str) -> None:
+    loss, labels = LOSSES[name]().eval(), torch.tensor([0, 2, 1])
     scores = torch.rand(3, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda s: loss(Capsules(s.unsqueeze(-1), s), labels), scores)
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_every_loss_is_a_mean_over_the_batch(name: str) -> None:
-    loss = LOSSES[name]()
+    loss = LOSSES[name]().eval()
     caps, labels = lengths(torch.rand(4, 5).tolist()), torch.tensor([0, 1, 2, 2])
     alone = [loss(Capsules(*(part[i : i + 1] for part in caps)), labels[i : i + 1]) for i in range(4)]
     torch.testing.assert_close(loss(caps, labels), torch.stack(alone).mean())
@@ -76,7 +73,7 @@ def test_every_loss_is_a_mean_over_the_batch(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_every_loss_falls_as_the_right_class_grows(name: str) -> None:
-    loss = LOSSES[name]()
+    loss = LOSSES[name]().eval()
     values = [loss(lengths([[a, 0.3, 0.2]]), torch.tensor([0])).item() for a in (0.1, 0.4, 0.8)]
     assert values[0] > values[1] > values[2]
 
@@ -84,9 +81,15 @@ def test_every_loss_falls_as_the_right_class_grows(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSES.names())
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (2, 5, 1), ()])
 def test_labels_that_do_not_fit(name: str, shape: tuple[int, ...]) -> None:
-    words = r"^labels: expected \(2,\) class numbers or \(2, 5\) presences, got "
-    with pytest.raises(ShapeError, match=words):
+    with pytest.raises(ShapeError, match=r"^labels: expected \(2,\) class numbers"):
         LOSSES[name]()(lengths(torch.rand(2, 5).tolist()), torch.zeros(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
+def test_labels_may_be_presences_and_the_words_say_so(loss: torch.nn.Module) -> None:
+    words = r"^labels: expected \(2,\) class numbers or \(2, 5\) presences, got \(2, 4\)$"
+    with pytest.raises(ShapeError, match=words):
+        loss(lengths(torch.rand(2, 5).tolist()), torch.zeros(2, 4))
 
 
 def test_cross_entropy_wants_scores() -> None:

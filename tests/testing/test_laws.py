@@ -110,10 +110,10 @@ class Broken(Router):
             logits = self.update(logits, (votes * poses.unsqueeze(1)).sum(-1))
         return steps
 
-    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
+    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None, **_: Any) -> Routed:
         return self.steps(votes, children, bias, self.iters)[-1][1]
 
-    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
+    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None, **_: Any) -> Trace:
         steps = self.steps(votes, children, bias, self.iters)
         poses, activations, coupling = (torch.stack(part) for part in zip(*(out for _, out in steps), strict=True))
         return Trace("broken", votes, torch.stack([logits for logits, _ in steps]), coupling, poses, activations)
@@ -184,12 +184,12 @@ class NeverRoutes(Broken):
 
 
 class OneTooMany(Broken):
-    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
+    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None, **_: Any) -> Routed:
         return self.steps(votes, children, bias, self.iters + 1)[-1][1]
 
 
 class LongTrace(Broken):
-    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
+    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None, **_: Any) -> Trace:
         router = Broken(self.iters + 1)
         return router.trace(votes, children, bias=bias)
 
@@ -231,7 +231,7 @@ class HonoursActivations(Broken):
 
 
 class OtherRoute(Broken):
-    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None) -> Capsules:
+    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, **_: Any) -> Capsules:
         return super().route(children, weight.transpose(2, 3), bias=bias)
 
 
