@@ -6,6 +6,7 @@ from torchcaps.data.digits import load_digits
 from torchcaps.data.folder import load_folder
 from torchcaps.data.image_data import ImageData, to_float
 from torchcaps.data.image_files import read_image
+from torchcaps.data.loader import BatchLoader
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
 from torchcaps.data.smallnorb import load_smallnorb
 from torchcaps.data.summary import describe
@@ -16,6 +17,7 @@ __all__ = [
     "DATASETS",
     "SPLITS",
     "Augment",
+    "BatchLoader",
     "Dataset",
     "ImageData",
     "crop",

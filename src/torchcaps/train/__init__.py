@@ -1,1 +1,34 @@
-"""From a recipe to a run."""
+"""From a recipe to a run. What needs Lightning is loaded when a run starts."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchcaps.train._start import resume, start
+    from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
+    from torchcaps.train.run import Run
+
+_NAMES = {
+    "DEFAULT_RECIPE": "recipe",
+    "Recipe": "recipe",
+    "Run": "run",
+    "list_recipes": "recipe",
+    "load_recipe": "recipe",
+    "parse_recipe": "recipe",
+    "resume": "_start",
+    "start": "_start",
+}
+
+__all__ = ["DEFAULT_RECIPE", "Recipe", "Run", "list_recipes", "load_recipe", "parse_recipe", "resume", "start"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"torchcaps.train.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'torchcaps.train' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

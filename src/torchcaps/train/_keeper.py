@@ -1,0 +1,112 @@
+"""The callback that keeps a run: its rows, its best weights, its checkpoints, and when to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from torchcaps.train._checkpoints import checkpoint_path, drop_old
+from torchcaps.train.run import write_metrics
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """Raised inside the training loop after Ctrl-C; a KeyboardInterrupt would make Lightning end the process."""
+
+
+class Keeper(Callback):
+    """Adds a row of metrics per epoch, remembers the best weights, saves the state every so many steps.
+
+    Rows and best weights are part of the state that is saved, so one checkpoint is the whole run up to its step: what
+    was written to the folder after it is written again.
+    """
+
+    def __init__(self, folder: Path, checkpoint_every: int) -> None:
+        self.folder = folder
+        self.checkpoint_every = checkpoint_every
+        self.rows: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {}
+        self.stop_asked = False
+        self._seconds = 0.0
+        self._saved_at = 0
+        self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time spent so far, over all resumptions."""
+        return self._seconds + time.monotonic() - self._since
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "best": self.best, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows, self.best, self._seconds = state_dict["rows"], state_dict["best"], state_dict["seconds"]
+        self._since = time.monotonic()
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._saved_at = trainer.global_step
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        due = trainer.global_step - self._saved_at >= self.checkpoint_every
+        # Not after the last batch of an epoch: its validation belongs to the state, too.
+        if (due or self.stop_asked) and batch_idx + 1 < trainer.num_training_batches:
+            self._save(trainer)
+            if self.stop_asked:
+                raise Stopped
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        train_loss, train_accuracy = pl_module.means("train")
+        val_loss, val_accuracy = pl_module.means("val")
+        row = {
+            "epoch": trainer.current_epoch + 1,
+            "step": trainer.global_step,
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+            "val_loss": val_loss,
+            "val_accuracy": val_accuracy,
+            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "seconds": self.seconds,
+        }
+        self.rows = [*self.rows, row]
+        if not self.best or (val_accuracy, -val_loss) > (self.best["val_accuracy"], -self.best["val_loss"]):
+            weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.model.state_dict().items()}
+            self.best = {**row, "weights": weights}
+        if trainer.is_global_zero:
+            write_metrics(self.folder, self.rows)
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self._save(trainer)
+
+    def _save(self, trainer: Trainer) -> None:
+        checkpoints = self.folder / "checkpoints"
+        trainer.save_checkpoint(checkpoint_path(checkpoints, trainer.global_step))
+        if trainer.is_global_zero:
+            drop_old(checkpoints)
+        self._saved_at = trainer.global_step
+
+    @contextmanager
+    def listening(self, *, alone: bool) -> Iterator[None]:
+        """Take Ctrl-C as the wish to stop after the step under way; a second one stops at once.
+
+        One of several processes does not: the one that started them does.
+        """
+
+        def ask(number: int, frame: Any) -> None:
+            if self.stop_asked:
+                raise Stopped
+            self.stop_asked = True
+
+        if not alone or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

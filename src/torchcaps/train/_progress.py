@@ -1,0 +1,55 @@
+"""The progress of a run: a bar on a terminal, a line per epoch elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from torchcaps.train._keeper import Keeper
+
+
+class ProgressBar(Callback):
+    """One bar over all epochs, with the newest row beside it; on stderr, so that stdout stays for results."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.percentage:3.0f} %"),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", epoch="", text="")
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        total, done = pl_module.total_steps, trainer.global_step
+        self.bar.update(self.task, total=total, completed=done, epoch=self._epoch(trainer))
+        self.bar.start()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.bar.update(self.task, completed=trainer.global_step, epoch=self._epoch(trainer))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        row = self.keeper.rows[-1]
+        text = f"loss {row['train_loss']:.4f}  val accuracy {row['val_accuracy']:.2%}"
+        self.bar.update(self.task, text=text)
+        if not self.console.is_terminal:
+            self.console.print(f"epoch {self._epoch(trainer)}  {text}  {row['seconds']:.0f} s", highlight=False)
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.bar.stop()
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        self.bar.stop()
+
+    @staticmethod
+    def _epoch(trainer: Trainer) -> str:
+        return f"{trainer.current_epoch + 1}/{trainer.max_epochs}"

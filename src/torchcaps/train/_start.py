@@ -1,0 +1,128 @@
+"""Start a run from a recipe, or go on with one that was stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.data import BatchLoader, load_data
+from torchcaps.errors import ConfigError
+from torchcaps.models._weights import save_weights
+from torchcaps.train._checkpoints import newest_checkpoint
+from torchcaps.train._fit import fit
+from torchcaps.train._keeper import Stopped
+from torchcaps.train._record import commit, machine, versions
+from torchcaps.train.module import make_loss, make_model
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run, now
+
+
+def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = False) -> Run:
+    """Train as the recipe says, in a new folder (`runs/<recipe>-<time>` if none is given).
+
+    Ctrl-C stops after the step under way; `Run.status` is then "stopped" and `resume` goes on. The run ends with the
+    weights of the epoch that was best on the validation split, tested once on the test split.
+    """
+    _check_main_guard(recipe)
+    # Whatever is wrong with data, model or loss shows before there is a folder.
+    data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
+    train = data["train"]
+    model = make_model(recipe, train)
+    make_loss(recipe.loss, model)
+    run = Run.create(recipe, folder)
+    run.update_record(
+        status="running",
+        seed=recipe.seed,
+        image_shape=list(model.image_shape),
+        num_classes=train.num_classes,
+        class_names=list(train.class_names),
+        images={split: len(part) for split, part in data.items()},
+        origin=train.origin,
+        parameters=sum(weight.numel() for weight in model.parameters()),
+        versions=versions(),
+        commit=commit(),
+        machine=machine(),
+        started=now(),
+        resumed=[],
+    )
+    return _go(run, progress)
+
+
+def resume(folder: str | Path, *, progress: bool = False) -> Run:
+    """Go on with a run that was stopped or killed, from its newest checkpoint.
+
+    It ends with the weights that it would have had unbroken, bit for bit on the same machine with as many threads. A
+    run that is finished is given back as it is: its status says so.
+    """
+    run = Run.open(folder)
+    if run.status == "finished":
+        return run
+    _check_main_guard(run.recipe)
+    run.update_record(resumed=[*run.record["resumed"], now()])
+    return _go(run, progress)
+
+
+def _go(run: Run, progress: bool) -> Run:
+    with run.locked():
+        run.update_record(status="running")
+        try:
+            state = _end_state(run)
+            if state is None:
+                fit(run, progress=progress)
+                state = _end_state(run)
+            assert state is not None
+            _finish(run, state)
+        except Stopped:
+            run.update_record(status="stopped", stopped=now())
+        except BaseException:
+            run.update_record(status="failed")
+            raise
+    return run
+
+
+def _end_state(run: Run) -> Mapping[str, Any] | None:
+    """What was kept of a run whose last epoch is done; None while epochs are missing."""
+    newest = newest_checkpoint(run.checkpoints)
+    if newest is None:
+        return None
+    state = newest[1]["callbacks"]["Keeper"]
+    return state if len(state["rows"]) == run.recipe.trainer.epochs else None
+
+
+def _finish(run: Run, state: Mapping[str, Any]) -> None:
+    chosen = ("epoch", "step", "val_accuracy", "val_loss")
+    save_weights(state["best"]["weights"], run.weights)
+    right, count = _test(run)
+    results = {
+        "test_accuracy": right / count,
+        "test_errors": count - right,
+        "test_images": count,
+        "best": {name: state["best"][name] for name in chosen},
+        "final": {name: state["rows"][-1][name] for name in chosen},
+    }
+    run.update_record(status="finished", finished=now(), seconds=round(state["seconds"], 1), results=results)
+
+
+@torch.inference_mode()
+def _test(run: Run) -> tuple[int, int]:
+    """How many images of the test split the chosen weights get right, and of how many."""
+    wanted = run.recipe.trainer.accelerator
+    found = torch.accelerator.current_accelerator() if wanted == "auto" else torch.device(wanted)
+    device = torch.device("cpu") if found is None else found
+    model = run.load_model().to(device)
+    data = run.load_data("test")
+    right = 0
+    for images, labels in BatchLoader(data, run.recipe.data.batch_size, augment=run.recipe.data.augment):
+        guess = model(images.to(device)).activations.argmax(dim=-1).cpu()  # [B]
+        right += int((guess == labels).sum())
+    return right, len(data)
+
+
+def _check_main_guard(recipe: Recipe) -> None:
+    # Each new process imports the script that started it, and would start the run again, and so on.
+    if recipe.trainer.devices > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError("start: expected to be called below `if __name__ == '__main__':`, got a call while importing")

@@ -1,0 +1,110 @@
+"""The Lightning module: one training step of any model under a recipe."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from torchcaps._registry import nearest
+from torchcaps.data import ImageData
+from torchcaps.data.loader import mix_seed
+from torchcaps.errors import ConfigError
+from torchcaps.models import ImageModel, create_model
+from torchcaps.nn import LOSSES, ReconstructionLoss
+from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe
+from torchcaps.train.schedule import lr_factor
+
+_OPTIMISERS: dict[str, Any] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+
+Batch = tuple[Tensor, Tensor]
+
+
+def make_model(recipe: Recipe, data: ImageData) -> ImageModel:
+    """The model that a recipe names, with fresh weights, for the images and classes of its data."""
+    shape = recipe.data.augment.output_shape(data.image_shape)
+    return create_model(recipe.model.name, shape, data.num_classes, **recipe.model.options)
+
+
+def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
+    """The loss that a recipe names, or else the model's own."""
+    name = recipe.name or model.loss
+    loss = LOSSES[name]
+    known = list(inspect.signature(loss).parameters)
+    for option in recipe.options:
+        if option not in known:
+            raise ConfigError(f"unknown option '{option}' of loss '{name}'{nearest(option, known)}")
+    return loss(**recipe.options)
+
+
+class TrainModule(LightningModule):
+    """A model with its loss and optimiser: loss = classification + reconstruction, the decoder masked by the label.
+
+    `totals` sums loss, right answers and images of the pass that is under way; `means` makes a row of it.
+    """
+
+    def __init__(self, model: ImageModel, recipe: Recipe, total_steps: int) -> None:
+        super().__init__()
+        self.model = model
+        self.recipe = recipe
+        self.total_steps = total_steps
+        self.loss = make_loss(recipe.loss, model)
+        self.reconstruction = ReconstructionLoss(
+            recipe.loss.reconstruction, scale=recipe.loss.scale, num_classes=model.num_classes
+        )
+        # A decoder that nobody trains must not wait for gradients in the other processes.
+        if model.decoder is not None and not self.reconstruction.weight:
+            model.decoder.requires_grad_(False)
+        self.totals = {"train": torch.zeros(3), "val": torch.zeros(3)}
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        # Dropout and the like follow from seed, step and process alone, so that no generator has to be saved.
+        torch.manual_seed(mix_seed(self.recipe.seed, self.global_step, self.global_rank))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        return self._step("train", batch)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        # With several processes the last batch may leave one without an image.
+        if len(batch[1]):
+            self._step("val", batch)
+
+    def _step(self, part: str, batch: Batch) -> Tensor:
+        images, labels = batch
+        capsules = self.model(images)
+        loss = self.loss(capsules, labels)
+        if self.model.decoder is not None and self.reconstruction.weight:
+            loss = loss + self.reconstruction(self.model.decode(capsules, labels), images)
+        right = (capsules.activations.argmax(dim=-1) == labels).sum()
+        sums = torch.stack([loss.detach().float() * len(labels), right, right.new_tensor(len(labels))])  # [3]
+        self.totals[part] = self.totals[part].to(sums.device) + sums
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        optim: OptimRecipe = self.recipe.optim
+        optimiser = _OPTIMISERS[optim.name](self.parameters(), lr=optim.lr, weight_decay=optim.weight_decay)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: lr_factor(optim, step, self.total_steps))
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def means(self, part: str) -> tuple[float, float]:
+        """Mean loss and accuracy of the pass so far, over all processes; the sums start anew."""
+        loss, right, count = self._gather(part).tolist()
+        self.totals[part] = torch.zeros(3)
+        return loss / count, right / count
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["train_totals"] = self._gather("train")
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        # The sums are of all processes: the first one carries them on.
+        self.totals["train"] = checkpoint["train_totals"] * (self.global_rank == 0)
+
+    def _gather(self, part: str) -> Tensor:
+        return self.trainer.strategy.reduce(self.totals[part].to(self.device, copy=True), reduce_op="sum").cpu()

@@ -1,0 +1,172 @@
+"""A recipe: everything that makes a run, as typed data."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from torchcaps._registry import nearest
+from torchcaps.data import DATASETS, Augment
+from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.models import MODELS
+from torchcaps.nn import LOSSES
+from torchcaps.train._tables import build, dump, override
+
+DEFAULT_RECIPE = "digits"
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """Which network: a name of `list_models()` and the keyword arguments of its factory."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataRecipe:
+    """Which images: a data set's name and options, the size of the global batch, the augmentation in training."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    batch_size: int = field(default=128, metadata={"least": 1})
+    augment: Augment = field(default_factory=Augment)
+
+
+@dataclass(frozen=True)
+class LossRecipe:
+    """The loss: by name, or the model's own; beside it the reconstruction, where the model has a decoder."""
+
+    name: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    reconstruction: float = field(default=0.0005, metadata={"least": 0})
+    scale: Literal["paper", "released"] = "paper"
+
+
+@dataclass(frozen=True)
+class OptimRecipe:
+    """The optimiser and its learning rate over the steps; `decay` and `decay_every` are the exponential schedule's."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = field(default=0.001, metadata={"above": 0})
+    weight_decay: float = field(default=0.0, metadata={"least": 0})
+    warmup: int = field(default=0, metadata={"least": 0})
+    schedule: Literal["constant", "exponential", "cosine"] = "constant"
+    decay: float = field(default=0.96, metadata={"above": 0})
+    decay_every: int = field(default=2000, metadata={"least": 1})
+
+
+@dataclass(frozen=True)
+class TrainerRecipe:
+    """How long, on what, in which precision, and after how many steps the state is saved."""
+
+    epochs: int = field(default=10, metadata={"least": 1})
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = field(default=1, metadata={"least": 1})
+    precision: Literal["32-true", "64-true", "bf16-true", "16-mixed", "bf16-mixed"] = "32-true"
+    checkpoint_every: int = field(default=100, metadata={"least": 1})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that makes a run; two runs of one recipe on one machine end with the same weights.
+
+    >>> recipe = load_recipe("digits", ["optim.lr=0.01", "model.options.routing.iters=1"])
+    >>> recipe.optim.lr, recipe.model.options["routing"]["iters"]
+    (0.01, 1)
+    """
+
+    name: str
+    model: ModelRecipe
+    data: DataRecipe
+    description: str = ""
+    seed: int = field(default=0, metadata={"least": 0})
+    loss: LossRecipe = field(default_factory=LossRecipe)
+    optim: OptimRecipe = field(default_factory=OptimRecipe)
+    trainer: TrainerRecipe = field(default_factory=TrainerRecipe)
+
+    def __post_init__(self) -> None:
+        if self.data.batch_size % self.trainer.devices:
+            raise ConfigError(
+                f"data.batch_size: expected a multiple of trainer.devices = {self.trainer.devices}, "
+                f"got {self.data.batch_size}"
+            )
+
+    def to_toml(self) -> str:
+        """The recipe as TOML, every value written out; `parse_recipe` reads it back as it was."""
+        return dump(asdict(self)) + "\n"
+
+
+def list_recipes() -> list[str]:
+    """The names of the recipes that come with the package.
+
+    >>> "digits" in list_recipes()
+    True
+    """
+    return sorted(Path(entry.name).stem for entry in _shipped().iterdir() if entry.name.endswith(".toml"))
+
+
+def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe from a TOML file, or by the name of one that comes with the package, changed by `key=value` texts.
+
+    Unknown keys, wrong types, impossible values and unknown names of models, data sets and losses are all reported at
+    once, in one ConfigError.
+    """
+    table = _read(source)
+    problems: list[str] = []
+    for text in overrides:
+        try:
+            override(table, text)
+        except ConfigError as error:
+            problems.append(str(error))
+    problems += _unknown_names(table)
+    return _finish(table, problems, f"recipe '{source}'")
+
+
+def parse_recipe(text: str, origin: str = "recipe") -> Recipe:
+    """A recipe from TOML text; `origin` is what an error calls it."""
+    return _finish(_parse(text, origin), [], origin)
+
+
+def _shipped() -> Any:
+    return resources.files("torchcaps") / "recipes"
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    path = Path(source)
+    if path.suffix == ".toml":
+        try:
+            return _parse(path.read_text(encoding="utf-8"), f"recipe '{source}'")
+        except OSError as error:
+            raise ConfigError(f"recipe: expected a TOML file, got '{source}' ({error.strerror})") from None
+    if str(source) not in list_recipes():
+        raise UnknownNameError(f"unknown recipe '{source}'{nearest(str(source), list_recipes())}")
+    return _parse((_shipped() / f"{source}.toml").read_text(encoding="utf-8"), f"recipe '{source}'")
+
+
+def _parse(text: str, origin: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin}: expected TOML, got something else ({error})") from None
+
+
+def _unknown_names(table: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for part, registry in (("model", MODELS), ("data", DATASETS), ("loss", LOSSES)):
+        inner = table.get(part)
+        name = inner.get("name") if isinstance(inner, Mapping) else None
+        if isinstance(name, str) and name not in registry:
+            problems.append(f"{part}.name: unknown {registry.kind} '{name}'{nearest(name, registry)}")
+    return problems
+
+
+def _finish(table: Mapping[str, Any], problems: list[str], origin: str) -> Recipe:
+    recipe = build(Recipe, table, problems)
+    if recipe is None or problems:
+        raise ConfigError(f"{origin}: " + "\n  ".join(["", *problems] if len(problems) > 1 else problems))
+    return recipe
