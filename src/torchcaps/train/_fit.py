@@ -72,11 +72,11 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
     )
     keeper = Keeper(run.path, recipe.trainer.checkpoint_every)
     newest = newest_checkpoint(run.checkpoints)
-    with _quiet(), torch.random.fork_rng(devices=[]), keeper.listening(alone=world == 1):
+    with _quiet(), keeper.listening(alone=world == 1):
         torch.manual_seed(recipe.seed)
         model = make_model(recipe, train)
         callbacks: list[Callback] = [keeper, ProgressBar(keeper)] if progress and rank == 0 else [keeper]
-        trainer = _trainer(run, callbacks)
+        trainer = make_trainer(run, callbacks)
         trainer.fit(
             TrainModule(model, recipe, len(batches) * recipe.trainer.epochs),
             batches,
@@ -86,7 +86,8 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         )
 
 
-def _trainer(run: Run, callbacks: list[Callback]) -> Trainer:
+def make_trainer(run: Run, callbacks: list[Callback]) -> Trainer:
+    """Lightning's trainer under a run's recipe; its checkpoints, logs and bars are ours."""
     recipe = run.recipe.trainer
     strategy: Any = "auto"
     if recipe.devices > 1:

@@ -55,10 +55,11 @@ class Keeper(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         due = trainer.global_step - self._saved_at >= self.checkpoint_every
         # Not after the last batch of an epoch: its validation belongs to the state, too.
-        if (due or self.stop_asked) and batch_idx + 1 < trainer.num_training_batches:
+        last = batch_idx + 1 == trainer.num_training_batches
+        if (due or self.stop_asked) and not last:
             self._save(trainer)
-            if self.stop_asked:
-                raise Stopped
+        if self.stop_asked and (not last or trainer.num_training_batches == 1):
+            raise Stopped
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         train_loss, train_accuracy = pl_module.means("train")

@@ -14,9 +14,9 @@ from torchcaps.train._keeper import Keeper
 class ProgressBar(Callback):
     """One bar over all epochs, with the newest row beside it; on stderr, so that stdout stays for results."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, console: Console | None = None) -> None:
         self.keeper = keeper
-        self.console = Console(stderr=True)
+        self.console = Console(stderr=True) if console is None else console
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(complete_style="cyan", finished_style="cyan"),

@@ -21,6 +21,7 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run, now
 
 
+@torch.random.fork_rng(devices=[])
 def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = False) -> Run:
     """Train as the recipe says, in a new folder (`runs/<recipe>-<time>` if none is given).
 
@@ -52,6 +53,7 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
     return _go(run, progress)
 
 
+@torch.random.fork_rng(devices=[])
 def resume(folder: str | Path, *, progress: bool = False) -> Run:
     """Go on with a run that was stopped or killed, from its newest checkpoint.
 

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from torchcaps.data import Augment, BatchLoader, ImageData
+from torchcaps.errors import ConfigError, DataError
+
+
+def numbered(count: int) -> ImageData:
+    """Images that say their own number, so that the order can be read off."""
+    pixels = np.zeros((count, 4, 4), np.uint8)
+    pixels[:, 1, 1] = np.arange(count)
+    return ImageData.from_arrays(pixels, np.arange(count) % 3, class_names="abc")
+
+
+def same(a, b) -> bool:
+    return len(a) == len(b) and all(map(torch.equal, sum(a, ()), sum(b, ())))
+
+
+def test_in_order_everything_comes():
+    batches = list(BatchLoader(numbered(10), 4))
+    assert [len(labels) for _, labels in batches] == [4, 4, 2]
+    assert torch.cat([labels for _, labels in batches]).tolist() == [k % 3 for k in range(10)]
+    images = torch.cat([images for images, _ in batches])
+    assert images.dtype == torch.float32
+    assert images[:, 0, 1, 1].mul(255).round().tolist() == list(range(10))
+
+
+def test_each_epoch_has_an_order_of_its_own_and_full_batches():
+    loader = BatchLoader(numbered(10), 4, shuffle=True, seed=1)
+    first, second = ([images[:, 0, 1, 1] for images, _ in loader] for _ in range(2))
+    assert len(loader) == len(first) == 2
+    assert len(torch.cat(first).unique()) == 8
+    assert torch.cat(first).tolist() != torch.cat(second).tolist()
+    assert loader.epoch == 1
+
+
+def test_labels_stay_with_their_images():
+    for images, labels in BatchLoader(numbered(30), 7, shuffle=True):
+        assert torch.equal(images[:, 0, 1, 1].mul(255).round().long() % 3, labels)
+
+
+def test_the_seed_decides_alone():
+    def batches(seed):
+        return list(BatchLoader(numbered(12), 4, shuffle=True, augment=Augment(shift=1), seed=seed))
+
+    first = batches(5)
+    torch.manual_seed(123)
+    assert same(first, batches(5))
+    assert not same(first, batches(6))
+
+
+@pytest.mark.parametrize("position", range(8))
+def test_goes_on_from_any_position(position):
+    def make():
+        return BatchLoader(numbered(16), 4, shuffle=True, augment=Augment(shift=1), seed=2)
+
+    whole = make()
+    batches = [batch for _ in range(2) for batch in whole]
+    begun = make()
+    seen = []
+    for _ in range(2):
+        for batch in begun:
+            seen.append(batch)
+            if len(seen) == position + 1:
+                break
+        if len(seen) == position + 1:
+            break
+    state = begun.state_dict()
+    assert state == {"epoch": position // 4, "position": position % 4 + 1}
+    resumed = make()
+    resumed.load_state_dict(state)
+    rest = list(resumed)
+    rest += list(resumed) if position < 4 else []
+    assert same(seen + rest, batches)
+
+
+def test_a_pass_broken_off_does_not_leak_into_the_next():
+    loader = BatchLoader(numbered(10), 4)
+    next(iter(loader))
+    assert [len(labels) for _, labels in loader] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_processes_together_see_what_one_does(world, shuffle):
+    def batches(rank, world):
+        options = {"shuffle": shuffle, "augment": Augment(shift=1), "seed": 3}
+        return list(BatchLoader(numbered(21), 8, rank=rank, world=world, **options))
+
+    parts = zip(*(batches(rank, world) for rank in range(world)), strict=True)
+    joined = [tuple(torch.cat(pieces) for pieces in zip(*group, strict=True)) for group in parts]
+    assert same(joined, batches(0, 1))
+
+
+def test_augmentation_is_for_training_alone():
+    plain, fixed = (list(BatchLoader(numbered(8), 4, augment=augment)) for augment in (None, Augment(shift=1)))
+    assert same(plain, fixed)
+    crops = BatchLoader(numbered(8), 4, augment=Augment(crop=2))
+    assert next(iter(crops))[0].shape == (4, 1, 2, 2)
+
+
+def test_fewer_images_than_a_batch():
+    loader = BatchLoader(numbered(5), 100, shuffle=True, world=2)
+    assert [len(labels) for _, labels in loader] == [2]
+
+
+def test_no_images():
+    with pytest.raises(DataError, match=r"data: expected at least one image, got none \('arrays', split 'train'\)"):
+        BatchLoader(numbered(5).subset([]), 2)
+
+
+def test_fewer_images_than_processes():
+    with pytest.raises(DataError, match=r"data: expected an image for each of 4 processes, got 3 \('arrays'\)"):
+        BatchLoader(numbered(3), 4, shuffle=True, world=4)
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_batch_that_cannot_be_shared(size):
+    with pytest.raises(ConfigError, match=f"batch_size: expected a multiple of the 2 processes, got {size}"):
+        BatchLoader(numbered(8), size, world=2)

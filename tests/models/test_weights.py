@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from torchcaps.errors import CheckpointError
+from torchcaps.models._weights import load_weights, save_weights
+
+
+def test_come_back_as_they_were(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    save_weights(model, tmp_path / "w.safetensors")
+    other = load_weights(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), tmp_path / "w.safetensors")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+    assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_tensors_that_share_memory(tmp_path):
+    shared = torch.arange(4.0)
+    save_weights({"weight": shared.view(1, 4), "twin": shared}, tmp_path / "w.safetensors")
+    assert (tmp_path / "w.safetensors").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not at all safetensors", b"\x80\x02}q\x00."])
+def test_not_safetensors(tmp_path, content):
+    file = tmp_path / "w.safetensors"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"weights: expected a safetensors file, got '.*w.safetensors' \("):
+        load_weights(nn.Linear(3, 2), file)
+
+
+def test_cut_short(tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_weights(nn.Linear(30, 20), file)
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(CheckpointError, match="weights: expected a safetensors file"):
+        load_weights(nn.Linear(30, 20), file)
+
+
+def test_wrong_names_and_shapes(tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_weights({"weight": torch.zeros(2, 4), "bais": torch.zeros(2)}, file)
+    expected = r"expected those of Linear, got '.*' \(no 'bias'; unknown 'bais'; did you mean 'bias'\?; 'weight' is"
+    with pytest.raises(CheckpointError, match=expected):
+        load_weights(nn.Linear(3, 2), file)
+
+
+def test_many_problems_are_counted(tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_weights({}, file)
+    with pytest.raises(CheckpointError, match="; and 1 more"):
+        load_weights(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), file)

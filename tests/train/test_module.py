@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchcaps.data import load_data, to_float
+from torchcaps.errors import ConfigError
+from torchcaps.nn import MarginLoss
+from torchcaps.train import load_recipe
+from torchcaps.train.module import TrainModule, make_loss, make_model
+from torchcaps.train.recipe import LossRecipe
+
+
+@pytest.fixture(scope="module")
+def batch():
+    data = load_data("digits", "val").subset(range(0, 500, 60))
+    return to_float(data.images), data.labels
+
+
+def module(*overrides: str) -> TrainModule:
+    torch.manual_seed(0)
+    recipe = load_recipe("digits", overrides)
+    return TrainModule(make_model(recipe, load_data("digits", "val")), recipe, total_steps=10)
+
+
+def test_the_loss_is_margin_and_reconstruction_from_the_true_capsule(batch):
+    images, labels = batch
+    made = module("loss.reconstruction=0.02")
+    capsules = made.model(images)
+    errors = (made.model.decode(capsules, labels) - images).square().sum() / len(images)
+    expected = MarginLoss()(capsules, labels) + 0.02 * errors
+    torch.testing.assert_close(made.training_step(batch, 0), expected)
+    # The fresh network is mostly wrong: masked by its prediction the reconstruction would be another.
+    assert not torch.equal(made.model.decode(capsules, labels), made.model.decode(capsules))
+
+
+def test_the_released_scale_weighs_twenty_times_more(batch):
+    bare = module("loss.reconstruction=0").training_step(batch, 0)
+    paper, released = (module(f"loss.scale={scale}").training_step(batch, 0) - bare for scale in ("paper", "released"))
+    torch.testing.assert_close(released, 20 * paper, rtol=1e-4, atol=0)
+
+
+def test_an_untrained_decoder_is_frozen():
+    frozen = module("loss.reconstruction=0").model.named_parameters()
+    assert {name.split(".")[0] for name, weight in frozen if not weight.requires_grad} == {"decoder"}
+    assert all(weight.requires_grad for weight in module().model.parameters())
+
+
+def test_totals_count_images(batch):
+    made = module()
+    made.validation_step(batch, 0)
+    made.validation_step((batch[0][:0], batch[1][:0]), 1)
+    assert made.totals["val"][2] == len(batch[1])
+    assert made.totals["train"].tolist() == [0, 0, 0]
+
+
+def test_a_loss_by_name_with_options():
+    model = module().model
+    assert make_loss(LossRecipe(), model).present == 0.9
+    assert make_loss(LossRecipe(name="margin", options={"present": 0.8}), model).present == 0.8
+
+
+def test_an_option_that_the_loss_does_not_have():
+    with pytest.raises(ConfigError, match="unknown option 'absnt' of loss 'margin'; did you mean 'absent'"):
+        make_loss(LossRecipe(options={"absnt": 1}), module().model)
+
+
+def test_the_model_gets_the_shape_after_the_crop():
+    recipe = load_recipe("digits", ["data.augment.crop=24"])
+    assert make_model(recipe, load_data("digits", "val")).image_shape == (1, 24, 24)
+
+
+@pytest.mark.parametrize(("name", "cls"), [("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD")])
+def test_the_optimiser_is_the_recipes(name, cls):
+    made = module(f"optim.name={name}", "optim.lr=0.5", "optim.weight_decay=0.25", "optim.warmup=4")
+    configured = made.configure_optimizers()
+    group = configured["optimizer"].param_groups[0]
+    assert type(configured["optimizer"]).__name__ == cls
+    assert (group["initial_lr"], group["lr"], group["weight_decay"]) == (0.5, 0.1, 0.25)

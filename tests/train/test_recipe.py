@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from torchcaps.data import DATASETS, Augment
+from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.models import create_model
+from torchcaps.train import DEFAULT_RECIPE, list_recipes, load_recipe, parse_recipe
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_is_read_back_as_it_was(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.description
+    assert parse_recipe(recipe.to_toml()) == recipe
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_names_a_model_and_data_that_exist(name):
+    recipe = load_recipe(name)
+    create_model(recipe.model.name, (1, 28, 28), 10, **recipe.model.options)
+    options = DATASETS[recipe.data.name].options
+    assert set(recipe.data.options) <= set(options)
+
+
+def test_without_a_name_it_is_the_digits():
+    assert load_recipe(overrides=["seed=3"]).name == DEFAULT_RECIPE == "digits"
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_the_papers_settings(name):
+    recipe = load_recipe(name)
+    assert (recipe.model.name, recipe.data.batch_size, recipe.data.augment) == ("capsnet", 128, Augment(shift=2))
+    assert (recipe.optim.name, recipe.optim.lr) == ("adam", 0.001)
+    assert (recipe.optim.schedule, recipe.optim.decay, recipe.optim.decay_every) == ("exponential", 0.96, 2000)
+    assert (recipe.loss.reconstruction, recipe.loss.scale) == (0.0005, "paper")
+
+
+def test_a_file_and_overrides(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\n[model]\nname = "cnn_small"\n[data]\nname = "digits"\n')
+    recipe = load_recipe(file, ["data.augment.shift=1", "trainer.precision=bf16-mixed", "model.options.dropout=0"])
+    assert recipe.data.augment.shift == 1
+    assert recipe.trainer.precision == "bf16-mixed"
+    assert recipe.model.options == {"dropout": 0}
+    assert recipe.loss.name is None
+
+
+def test_all_mistakes_in_one_error():
+    wrong = ["optim.lrr=1", "seed=x", "trainer.precision=8", "model.name=capsnett", "data.augment.shift=-1", "typo"]
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("digits", wrong)
+    text = str(caught.value)
+    assert text.startswith("recipe 'digits': \n")
+    for line in (
+        "override: expected key=value, got 'typo'",
+        "model.name: unknown model 'capsnett'; did you mean 'capsnet'?",
+        "unknown key 'optim.lrr'; did you mean 'lr'?",
+        "seed: expected a whole number, got 'x'",
+        "trainer.precision: expected one of 32-true",
+        "data.augment.shift: expected a count of pixels, got -1",
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.name=digit"], "data.name: unknown data set 'digit'; did you mean 'digits'"),
+        (["loss.name=margins"], "loss.name: unknown loss 'margins'; did you mean 'margin'"),
+        (["trainer.devices=3"], "data.batch_size: expected a multiple of trainer.devices = 3, got 64"),
+    ],
+)
+def test_one_mistake_stands_on_one_line(overrides, message):
+    with pytest.raises(ConfigError, match=f"^recipe 'digits': {message}"):
+        load_recipe("digits", overrides)
+
+
+def test_unknown_recipe():
+    with pytest.raises(UnknownNameError, match="unknown recipe 'digit'; did you mean 'digits'"):
+        load_recipe("digit")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"recipe: expected a TOML file, got '.*none.toml' \(No such file"):
+        load_recipe(tmp_path / "none.toml")
+
+
+def test_not_toml():
+    with pytest.raises(ConfigError, match="here: expected TOML, got something else"):
+        parse_recipe("name = ", "here")
+
+
+def test_reading_a_recipe_does_not_import_lightning():
+    code = "import sys, torchcaps.train as t; t.load_recipe(); t.Run; sys.exit('lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

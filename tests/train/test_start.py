@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from torchcaps.errors import ConfigError, DataError
+from torchcaps.train import Run, load_recipe, resume, start
+from torchcaps.train._fit import make_trainer
+from torchcaps.train._keeper import Keeper
+from torchcaps.train.module import TrainModule
+
+# Dropout, so that the generators are part of what has to come back.
+CNN = ["model.name=cnn_small", "model.options={dropout = 0.5}"]
+STEPS = 9
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, hook: str, step: int) -> None:
+    """Break off at a step as a kill does: before anything of that moment is written."""
+    whole = getattr(Keeper, hook)
+
+    def broken(self, trainer, *args):
+        if trainer.global_step == step:
+            raise Killed
+        whole(self, trainer, *args)
+
+    monkeypatch.setattr(Keeper, hook, broken)
+
+
+def same_rows(run: Run, other: Run) -> bool:
+    first, second = run.metrics(), other.metrics()
+    del first["seconds"], second["seconds"]
+    return first == second
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, pictures):
+    small = ["data.batch_size=16", "trainer.epochs=3", "trainer.checkpoint_every=2", "optim.warmup=2"]
+    recipe = load_recipe("folder", [f"data.options.path={pictures}", "trainer.accelerator=cpu", *small, *CNN])
+    return start(recipe, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_a_run_folder_is_complete(whole):
+    names = {file.name for file in whole.path.iterdir()} - {".lock"}
+    assert names == {"recipe.toml", "run.json", "metrics.csv", "weights.safetensors", "checkpoints", "pictures"}
+    record = whole.record
+    assert record["status"] == "finished"
+    assert record["images"] == {"train": 48, "val": 6, "test": 6}
+    assert record["seconds"] > 0
+    assert set(record["results"]) == {"test_accuracy", "test_errors", "test_images", "best", "final"}
+    assert record["results"]["final"]["epoch"] == 3
+    metrics = whole.metrics()
+    assert metrics["epoch"] == [1, 2, 3]
+    assert metrics["step"] == [3, 6, 9]
+    assert whole.load_model().training is False
+
+
+def test_it_learns(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=12"), tmp_path / "run")
+    metrics = run.metrics()
+    assert metrics["train_loss"][-1] < 0.5 * metrics["train_loss"][0]
+    assert run.results["test_accuracy"] > 0.6
+
+
+def test_the_best_epoch_is_chosen_on_validation(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=6"), tmp_path / "run")
+    metrics = run.metrics()
+    order = sorted(zip(metrics["val_accuracy"], [-loss for loss in metrics["val_loss"]], metrics["epoch"], strict=True))
+    assert run.results["best"]["epoch"] == order[-1][2]
+
+
+def test_same_seed_same_weights(recipe, tmp_path, whole):
+    again = start(recipe(*CNN), tmp_path / "again")
+    other = start(recipe(*CNN, "seed=1"), tmp_path / "other")
+    assert again.weights.read_bytes() == whole.weights.read_bytes()
+    assert other.weights.read_bytes() != whole.weights.read_bytes()
+    assert same_rows(again, whole)
+
+
+def test_the_callers_random_numbers_are_left_alone(recipe, tmp_path):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    start(recipe("trainer.epochs=1"), tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("hook", "step"),
+    [("on_train_batch_end", step) for step in range(1, STEPS + 1)]
+    + [("on_train_epoch_end", 3), ("on_train_epoch_end", 6), ("on_train_epoch_end", 9), ("on_train_end", 9)],
+)
+def test_killed_at_any_step_it_ends_the_same(recipe, tmp_path, whole, monkeypatch, hook, step):
+    with monkeypatch.context() as patch:
+        kill_at(patch, hook, step)
+        with pytest.raises(Killed):
+            start(recipe(*CNN), tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+    run = resume(tmp_path / "run")
+    assert run.status == "finished"
+    assert len(run.record["resumed"]) == 1
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    assert same_rows(run, whole)
+    assert run.results == whole.results
+
+
+def test_killed_again_and_again(recipe, tmp_path, whole, monkeypatch):
+    for step in range(1, STEPS + 1):
+        with monkeypatch.context() as patch:
+            kill_at(patch, "on_train_batch_end", step)
+            with pytest.raises(Killed):
+                resume(tmp_path / "run") if step > 1 else start(recipe(*CNN), tmp_path / "run")
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_one_batch_per_epoch(recipe, tmp_path, monkeypatch):
+    alone = [*CNN, "data.batch_size=100"]
+    whole = start(recipe(*alone), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 2)
+        with pytest.raises(Killed):
+            start(recipe(*alone), tmp_path / "run")
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+KILL = """
+import os, signal, sys, torch
+from pathlib import Path
+from torchcaps.train import parse_recipe, start
+from torchcaps.train._fit import make_trainer
+from torchcaps.train._keeper import Keeper
+from torchcaps.train.module import TrainModule
+
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def half(obj, file, save=torch.save):
+    save(obj, file)
+    if "00000004" in str(file):
+        os.truncate(file, 5000)
+        die()
+
+if sys.argv[1] == "writing":
+    torch.save = half
+else:
+    after = Keeper.on_train_batch_end
+    Keeper.on_train_batch_end = lambda self, trainer, *args: (
+        die() if trainer.global_step == 5 else after(self, trainer, *args)
+    )
+start(parse_recipe(Path(sys.argv[2]).read_text()), sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("moment", ["writing", "training"])
+def test_sigkill(recipe, tmp_path, moment):
+    (tmp_path / "recipe.toml").write_text(recipe().to_toml())
+    whole = start(recipe(), tmp_path / "whole")
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, "-W", "error", "-c", KILL, moment, tmp_path / "recipe.toml", tmp_path / "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.stderr == ""
+    run = Run.open(tmp_path / "run")
+    assert run.status == "running"
+    found = sorted(file.name for file in run.checkpoints.iterdir())
+    last = "step-00000004.ckpt.part" if moment == "writing" else "step-00000004.ckpt"
+    assert found == ["step-00000002.ckpt", last]
+    assert resume(run.path).weights.read_bytes() == whole.weights.read_bytes()
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, times: int = 1) -> None:
+    whole = Keeper.on_train_batch_end
+
+    def interrupted(self, trainer, *args):
+        if trainer.global_step == step:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+        whole(self, trainer, *args)
+
+    monkeypatch.setattr(Keeper, "on_train_batch_end", interrupted)
+
+
+@pytest.mark.parametrize(("step", "saved"), [(1, 1), (3, 4), (5, 5)])
+def test_ctrl_c_saves_and_stops(recipe, tmp_path, whole, monkeypatch, step, saved):
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        run = start(recipe(*CNN), tmp_path / "run")
+    assert run.status == "stopped"
+    assert max(run.checkpoints.iterdir()).name == f"step-{saved:08d}.ckpt"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_ctrl_c_with_one_batch_per_epoch(recipe, tmp_path, monkeypatch):
+    interrupt_at(monkeypatch, 2)
+    assert start(recipe(*CNN, "data.batch_size=100"), tmp_path / "run").status == "stopped"
+
+
+def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, whole, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 3, times=2)
+        assert start(recipe(*CNN), tmp_path / "run").status == "stopped"
+    assert max(file.name for file in (tmp_path / "run" / "checkpoints").iterdir()) == "step-00000002.ckpt"
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    before = {file: file.read_bytes() for file in whole.path.rglob("*") if file.is_file()}
+    assert resume(whole.path).status == "finished"
+    assert before == {file: file.read_bytes() for file in whole.path.rglob("*") if file.is_file()}
+
+
+def test_a_damaged_checkpoint_is_stepped_over(recipe, tmp_path, whole, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 7)
+        with pytest.raises(Killed):
+            start(recipe(*CNN), tmp_path / "run")
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="going on from the one before"):
+        run = resume(tmp_path / "run")
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_two_processes_follow_one(recipe, tmp_path):
+    one, two = (
+        start(recipe(f"trainer.devices={count}", "trainer.epochs=4"), tmp_path / str(count)) for count in (1, 2)
+    )
+    # The sums are the same, added in another order: single precision, grown over 12 steps.
+    for name in ("train_loss", "val_loss", "lr"):
+        assert two.metrics()[name] == pytest.approx(one.metrics()[name], rel=1e-3)
+    assert two.metrics()["step"] == one.metrics()["step"]
+    assert two.results["test_images"] == 6
+
+
+@pytest.mark.slow
+def test_two_processes_resume(recipe, tmp_path):
+    pair = recipe("trainer.devices=2", "model.name=cnn_small", "model.options={dropout = 0.5}")
+    whole = start(pair, tmp_path / "whole")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from torchcaps.train import parse_recipe, start\n"
+        "if __name__ == '__main__':\n"
+        "    start(parse_recipe(Path(sys.argv[1]).read_text()), sys.argv[2])\n"
+    )
+    (tmp_path / "recipe.toml").write_text(pair.to_toml())
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, script, tmp_path / "recipe.toml", tmp_path / "run"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    while process.poll() is None and not list(checkpoints.glob("*4.ckpt")):
+        pass
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_several_processes_need_a_main_guard(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(ConfigError, match="start: expected to be called below `if __name__ == '__main__':`"):
+        start(recipe("trainer.devices=2"), tmp_path / "run")
+
+
+def test_precision_of_64_bits(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=1", "trainer.precision=64-true"), tmp_path / "run")
+    assert {tensor.dtype for tensor in load_file(run.weights).values()} == {torch.float64}
+    assert next(run.load_model().parameters()).dtype == torch.float32
+
+
+# No training: some machines name instructions for 16 bits that they do not have.
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_precision_of_16_bits(recipe, tmp_path, precision):
+    run = Run.create(recipe(f"trainer.precision={precision}"), tmp_path / "run")
+    assert make_trainer(run, []).precision == precision
+
+
+def test_nothing_is_left_of_a_start_that_cannot_be(recipe, tmp_path):
+    with pytest.raises(DataError, match="none"):
+        start(recipe(f"data.options.path={tmp_path / 'none'}"), tmp_path / "run")
+    with pytest.raises(ConfigError, match="unknown option 'present_' of loss 'margin'; did you mean 'present'"):
+        start(recipe("loss.options.present_=1"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_says_so(recipe, tmp_path, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("out of paper")
+
+    monkeypatch.setattr(TrainModule, "training_step", fail)
+    with pytest.raises(RuntimeError, match="out of paper"):
+        start(recipe(), tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+
+
+def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):
+    start(recipe("trainer.epochs=2"), tmp_path / "quiet")
+    assert capsys.readouterr() == ("", "")
+    start(recipe("trainer.epochs=2"), tmp_path / "told", progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.split("  ")[0] for line in err.splitlines()] == ["epoch 1/2", "epoch 2/2"]
+    assert not Path("lightning_logs").exists()
