@@ -1,1 +1,12 @@
-"""Arrays or a Trace in, a Figure out."""
+"""Pictures: arrays or a Trace in, a matplotlib Figure out. Nothing here shows or saves one by itself."""
+
+from matplotlib.figure import Figure
+
+from torchcaps.viz.confusion import confusion
+from torchcaps.viz.coupling import coupling
+from torchcaps.viz.curves import curves
+from torchcaps.viz.pair import pair
+from torchcaps.viz.perturbations import perturbations
+from torchcaps.viz.reconstructions import reconstructions
+
+__all__ = ["Figure", "confusion", "coupling", "curves", "pair", "perturbations", "reconstructions"]

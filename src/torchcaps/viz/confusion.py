@@ -1,0 +1,63 @@
+"""The confusion matrix: which class was taken for which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchcaps.errors import ShapeError
+from torchcaps.viz._images import to_array
+from torchcaps.viz._style import FAINT, INK, LABEL, SHADES, TITLE, WARM, frameless, new_figure, shorten
+
+# Above this many classes the numbers would not be readable.
+NUMBERED = 20
+
+
+def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None = None) -> Figure:
+    """Draw counts [J, J], true classes in rows, predicted ones in columns; shade is the share of the row.
+
+    Mistakes are few and would be lost in a linear shade, so the square root of the share is shown.
+
+    >>> import torch
+    >>> confusion(torch.eye(3, dtype=torch.int64), ["a", "b", "c"]).axes[0].get_title(loc="left")
+    'True class (rows), prediction (columns)'
+    """
+    counts = to_array(matrix)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
+        raise ShapeError(f"matrix: expected [J, J], got {counts.shape}")
+    classes = counts.shape[0]
+    names = [str(index) for index in range(classes)] if class_names is None else list(class_names)
+    if len(names) != classes:
+        raise ShapeError(f"class_names: expected {classes} names, got {len(names)}")
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # [J, J]
+    side = 2.2 + 0.36 * min(classes, 30)
+    figure = new_figure(side, side)
+    axes = frameless(figure.add_subplot())
+    axes.imshow(np.sqrt(share), cmap=SHADES, vmin=0, vmax=1)
+    axes.hlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
+    axes.vlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
+    every = max(1, classes // 40)
+    ticks = range(0, classes, every)
+    long = max(map(len, names)) > 3
+    axes.set_xticks(ticks, [shorten(names[tick]) for tick in ticks], rotation=90 if long else 0)
+    axes.set_yticks(ticks, [shorten(names[tick]) for tick in ticks])
+    axes.set_title("True class (rows), prediction (columns)", **TITLE)
+    right = int(np.trace(counts))
+    axes.set_xlabel(f"{right} of {int(counts.sum())} right", **LABEL)
+    if classes <= NUMBERED:
+        _write_numbers(axes, counts, share)
+    return figure
+
+
+def _write_numbers(axes: Axes, counts: NDArray[Any], share: NDArray[Any]) -> None:
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        wrong = row != column
+        colour = "white" if share[row, column] > 0.3 else WARM if wrong else INK
+        text = str(int(counts[row, column]))
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)

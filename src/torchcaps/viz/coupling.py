@@ -1,0 +1,151 @@
+"""Routing by agreement seen from the outside: coupling, entropy and activations at every iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from torchcaps.errors import ConfigError
+from torchcaps.types import Trace
+from torchcaps.viz._images import to_array
+from torchcaps.viz._style import (
+    ACCENT,
+    AROUND,
+    FAINT,
+    LABEL,
+    MUTED,
+    NOTE,
+    TITLE,
+    calm,
+    frameless,
+    new_figure,
+    shorten,
+)
+
+# More rows than this cannot be told apart in the maps.
+GROUPS = 24
+
+
+def coupling(trace: Trace, *, sample: int = 0, class_names: Sequence[str] | None = None) -> Figure:
+    """Draw how one sample of a trace was routed.
+
+    Above, one map per iteration: coupling of the children (rows) to the parents (columns); blue is more than an even
+    share, orange less. The children are ordered by their final coupling to the winning parent and averaged in at most
+    24 groups. Below: the mean entropy over the children, -sum_j c_ij log2 c_ij, and every parent's activation.
+
+    >>> from torchcaps import ops
+    >>> len(coupling(ops.trace("dynamic", torch.randn(1, 12, 3, 4), iters=3)).axes)
+    6
+    """
+    batch, parents = trace.activations.shape[1:]
+    if not -batch <= sample < batch:
+        raise ConfigError(f"sample: expected a number below {batch}, the size of the batch, got {sample}")
+    names = [str(index) for index in range(parents)] if class_names is None else list(class_names)
+    if len(names) != parents:
+        raise ConfigError(f"class_names: expected {parents} names, got {len(names)}")
+    shares = trace.coupling[:, sample].detach()  # [R, I, J]
+    activations = trace.activations[:, sample].detach()  # [R, J]
+    winner = int(activations[-1].argmax())
+    figure = new_figure(max(7.2, 1.2 + 2.1 * trace.iters), 6.4)
+    above, below = np.asarray(figure.subfigures(2, 1, height_ratios=[1.35, 1]))
+    _draw_maps(above, _group(shares, winner), names)
+    left, right = below.subplots(1, 2)
+    _draw_entropy(left, entropy(shares).mean(dim=-1), parents)
+    _draw_activations(right, activations, names)
+    return figure
+
+
+def entropy(coupling: Tensor) -> Tensor:
+    """How undecided each child is, in bits: coupling [..., J] gives [...]; what leaks counts as one more parent.
+
+    >>> entropy(torch.tensor([0.5, 0.5]))
+    tensor(1.)
+    """
+    rest = (1 - coupling.sum(dim=-1, keepdim=True)).clamp(min=0)  # [..., 1]
+    terms = [share * share.clamp(min=1e-12).log2() for share in (coupling, rest)]
+    return -(terms[0].sum(dim=-1) + terms[1].squeeze(-1))
+
+
+def _group(shares: Tensor, winner: int) -> Tensor:
+    """Children [R, I, J] in the order of their last coupling to the winner, averaged in groups [R, G, J]."""
+    order = shares[-1, :, winner].argsort(descending=True)
+    pieces = shares[:, order].tensor_split(min(GROUPS, len(order)), dim=1)
+    return torch.stack([piece.mean(dim=1) for piece in pieces], dim=1)
+
+
+def _draw_maps(figure: SubFigure, groups: Tensor, names: Sequence[str]) -> None:
+    iters, _, parents = groups.shape
+    even = 1 / parents
+    # The scale is shared by all iterations and no finer than a thousandth, so that noise is not blown up.
+    span = max(1e-3, float((groups - even).abs().max()))
+    low, high = max(even - span, 0.0), even + span
+    norm = TwoSlopeNorm(even, low, high)
+    panels = figure.subplots(1, iters, squeeze=False)[0]
+    for number, axes in enumerate(panels):
+        frameless(axes).imshow(to_array(groups[number]), cmap=AROUND, norm=norm, aspect="auto")
+        axes.spines[:].set(visible=True, color=FAINT)
+        axes.set_title(f"iteration {number + 1}", **TITLE)
+        every = max(1, parents // 20)
+        ticks = range(0, parents, every)
+        upright = max(map(len, names)) > 2
+        axes.set_xticks(ticks, [shorten(names[tick]) for tick in ticks], rotation=90 if upright else 0)
+        if number == 0:
+            axes.set_ylabel("children, most agreeing first", **LABEL)
+    bar = figure.colorbar(panels[0].images[0], ax=list(panels), fraction=0.05, pad=0.02, ticks=[low, even, high])
+    bar.set_label("coupling", **LABEL)
+    bar.outline.set_visible(False)
+    bar.ax.set_yticklabels([f"{value:.3f}" for value in (low, even, high)])
+    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
+
+
+def _draw_entropy(axes: Axes, bits: Tensor, parents: int) -> None:
+    numbers = range(1, len(bits) + 1)
+    even = math.log2(parents)
+    calm(axes).plot(numbers, bits.tolist(), color=ACCENT, marker="o", markersize=4, linewidth=1.6)
+    axes.axhline(even, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    axes.annotate(f"even: {even:.3f}", (1, even), (-4, 4), textcoords="offset points", va="bottom", **NOTE)
+    for number, value in list(zip(numbers, bits.tolist(), strict=True))[1:]:
+        axes.annotate(f"{value:.3f}", (number, value), (5, 3), textcoords="offset points", va="bottom", **NOTE)
+    axes.set_title("Entropy of the coupling, bits", **TITLE)
+    _finish(axes, len(bits))
+
+
+def _draw_activations(axes: Axes, activations: Tensor, names: Sequence[str]) -> None:
+    iters = len(activations)
+    numbers = range(1, iters + 1)
+    ranking: list[int] = activations[-1].argsort(descending=True).tolist()
+    calm(axes)
+    for place, parent in reversed(list(enumerate(ranking))):
+        colour = ACCENT if place == 0 else MUTED if place == 1 else FAINT
+        marker = "o" if place < 2 or iters == 1 else None
+        axes.plot(numbers, activations[:, parent].tolist(), color=colour, marker=marker, markersize=4, linewidth=1.6)
+        last = float(activations[-1, parent])
+        # The second name would be written over the first where both are as active.
+        if place == 0 or (place == 1 and float(activations[-1].max()) - last > 0.07):
+            axes.annotate(
+                f"{shorten(names[parent])}  {last:.2f}",
+                (iters, last),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=colour,
+            )
+    axes.set_ylim(0, 1.04)
+    axes.set_title("Activation of each parent", **TITLE)
+    _finish(axes, iters)
+
+
+def _finish(axes: Axes, iters: int) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlim(0.75, iters + 0.5)
+    axes.margins(y=0.2)
+    axes.set_xlabel("iteration", **LABEL)

@@ -1,0 +1,49 @@
+"""What each dimension of a class capsule stands for, as in figure 4 of Sabour et al. 2017."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from torchcaps.errors import ShapeError
+from torchcaps.viz._images import centres, check_images, mosaic, to_picture
+from torchcaps.viz._style import ACCENT, LABEL, TITLE, frameless, new_figure
+
+GAP = 2
+
+
+def perturbations(images: Tensor, offsets: Sequence[float], title: str = "") -> Figure:
+    """Draw decoded images [D, N, C, H, W]: one row per dimension, one column per offset added to it.
+
+    `torchcaps.eval.perturb` makes both. The column where nothing was added is framed.
+
+    >>> import torch
+    >>> perturbations(torch.rand(16, 3, 1, 28, 28), [-0.1, 0.0, 0.1]).axes[0].get_yticklabels()[15].get_text()
+    '15'
+    """
+    check_images("images", images, "D, N, C, H, W")
+    dims, count = images.shape[:2]
+    if len(offsets) != count:
+        raise ShapeError(f"offsets: expected {count} values, one per column, got {len(offsets)}")
+    pictures = [[to_picture(image) for image in row] for row in images]
+    height, width, _ = pictures[0][0].shape
+    cell = 0.56
+    figure = new_figure(0.9 + cell * count, 0.9 + cell * dims * height / width)
+    axes = frameless(figure.add_subplot())
+    axes.imshow(mosaic(pictures, GAP), interpolation="nearest")
+    columns = centres(count, width, GAP)
+    axes.set_xticks(columns, [f"{offset:+.2f}" if abs(offset) > 1e-9 else "0" for offset in offsets])
+    axes.xaxis.tick_top()
+    axes.set_yticks(centres(dims, height, GAP), [str(dim) for dim in range(dims)])
+    axes.set_ylabel("dimension", **LABEL)
+    if title:
+        axes.set_title(title, **TITLE)
+    for offset, x in zip(offsets, columns, strict=True):
+        if abs(offset) <= 1e-9:
+            corner = (x - width / 2 - GAP / 2, -0.5 - GAP / 2)
+            size = (width + GAP, dims * (height + GAP))
+            axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=ACCENT, linewidth=1.5, clip_on=False))
+    return figure

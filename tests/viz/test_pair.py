@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from torchcaps import viz
+from torchcaps.errors import ShapeError
+
+
+def test_image_and_reconstruction_stand_side_by_side() -> None:
+    image, reconstruction = torch.rand(1, 4, 5), torch.rand(1, 4, 5)
+    (axes,) = viz.pair(image, reconstruction).axes
+    pixels = np.asarray(axes.images[0].get_array())
+    assert pixels.shape == (4, 11, 3)
+    np.testing.assert_allclose(pixels[:, :5, 0], image[0].numpy())
+    np.testing.assert_allclose(pixels[:, 6:, 0], reconstruction[0].numpy())
+
+
+def test_wrong_shapes_are_named() -> None:
+    with pytest.raises(ShapeError, match=r"^image: expected \[C, H, W\], got \(4, 5\) \(2 axes\)$"):
+        viz.pair(torch.rand(4, 5), torch.rand(4, 5))
+    with pytest.raises(ShapeError, match=r"^reconstruction: expected \(1, 4, 5\), got \(1, 4, 4\)$"):
+        viz.pair(torch.rand(1, 4, 5), torch.rand(1, 4, 4))

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from torchcaps import viz
+from torchcaps.errors import ShapeError
+
+
+def test_one_row_per_dimension_and_one_column_per_offset() -> None:
+    images = torch.rand(5, 3, 1, 4, 6)
+    (axes,) = viz.perturbations(images, [-0.1, 0.0, 0.1], "A seven").axes
+    pixels = np.asarray(axes.images[0].get_array())
+    assert pixels.shape == (5 * 6 - 2, 3 * 8 - 2, 3)
+    np.testing.assert_allclose(pixels[12:16, 8:14, 0], images[2, 1, 0].numpy())
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["-0.10", "0", "+0.10"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "2", "3", "4"]
+    assert axes.get_title(loc="left") == "A seven"
+
+
+def test_the_untouched_column_is_framed() -> None:
+    (axes,) = viz.perturbations(torch.rand(2, 3, 1, 4, 4), [-0.1, 0.0, 0.1]).axes
+    (frame,) = axes.patches
+    assert frame.get_extents().width > 0
+    assert not viz.perturbations(torch.rand(2, 1, 1, 4, 4), [0.1]).axes[0].patches
+
+
+def test_wrong_shapes_are_named() -> None:
+    with pytest.raises(ShapeError, match=r"^images: expected \[D, N, C, H, W\], got \(3, 1, 4, 4\) \(4 axes\)$"):
+        viz.perturbations(torch.rand(3, 1, 4, 4), [0.0])
+    with pytest.raises(ShapeError, match=r"^offsets: expected 3 values, one per column, got 1$"):
+        viz.perturbations(torch.rand(2, 3, 1, 4, 4), [0.0])
