@@ -1,0 +1,172 @@
+"""The pictures of a report, each with the words that stand under it and those for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchcaps import viz
+from torchcaps._registry import Registry
+from torchcaps.data import to_float
+from torchcaps.errors import ConfigError
+from torchcaps.eval.evaluate import Evaluation
+from torchcaps.eval.perturb import OFFSETS, perturb
+from torchcaps.models import ImageModel
+
+RIGHT, WRONG = 8, 4
+
+
+class Picture(NamedTuple):
+    """A figure with its title, its caption, and a description in words."""
+
+    figure: viz.Figure
+    title: str
+    caption: str
+    alt: str
+
+
+class Subject(NamedTuple):
+    """What pictures are made of: a model, what it said about some data, and how its training went."""
+
+    model: ImageModel
+    evaluation: Evaluation
+    metrics: Mapping[str, Sequence[float]]
+
+
+PICTURES: Registry[Callable[[Subject], Picture]] = Registry("picture")
+
+
+def examples(evaluation: Evaluation) -> tuple[Tensor, Tensor]:
+    """Which images to show, and the class to decode each from: right ones of different classes, then wrong ones twice.
+
+    A wrong one is decoded from its prediction and from its label, as in figure 3 of Sabour et al. 2017. Both are [N].
+    """
+    labels, predictions = evaluation.data.labels, evaluation.predictions
+    right = evaluation.right.nonzero().squeeze(1)
+    # The first image of every class comes before the second of any.
+    turns = torch.zeros_like(right)
+    for label in labels[right].unique():
+        mine = labels[right] == label
+        turns[mine] = torch.arange(int(mine.sum()))
+    order = (turns * evaluation.data.num_classes + labels[right]).argsort()
+    right = right[order][:RIGHT]
+    wrong = (~evaluation.right).nonzero().squeeze(1)[:WRONG]
+    targets = [predictions[right], torch.stack([predictions[wrong], labels[wrong]], dim=1).flatten()]
+    return torch.cat([right, wrong.repeat_interleave(2)]), torch.cat(targets)
+
+
+def clearest(evaluation: Evaluation) -> int:
+    """The image whose class was found with the highest activation; where none was, the most active one of all."""
+    best = evaluation.activations.max(dim=-1).values  # [N]
+    return int((best + evaluation.right).argmax())
+
+
+@PICTURES.register("curves")
+def _curves(subject: Subject) -> Picture:
+    metrics = subject.metrics
+    ends = [f"{name.replace('_', ' ')} {values[-1]:.4g}" for name, values in metrics.items() if name.startswith("val")]
+    return Picture(
+        viz.curves(metrics),
+        "Learning curves",
+        "Loss and accuracy after every epoch; the accent colour is the held-out validation part.",
+        f"Curves of loss and accuracy over the epochs. At the end: {', '.join(ends) or 'see the table of the run'}.",
+    )
+
+
+@PICTURES.register("confusion")
+def _confusion(subject: Subject) -> Picture:
+    evaluation = subject.evaluation
+    names = evaluation.data.class_names
+    mistakes = evaluation.confusion.clone().fill_diagonal_(0)
+    row, column = divmod(int(mistakes.argmax()), len(names))
+    worst = int(mistakes.max())
+    most = f"The most frequent mistake: {names[row]} taken for {names[column]} ({worst} times)." if worst else ""
+    return Picture(
+        viz.confusion(evaluation.confusion, names),
+        "Confusion matrix",
+        f"Each row is a true class, each column a prediction; shade is the share of the row. {most}",
+        f"Confusion matrix of {len(names)} classes: {int(evaluation.confusion.trace())} of {evaluation.count} on the "
+        f"diagonal. {most}",
+    )
+
+
+@PICTURES.register("reconstructions")
+@torch.inference_mode()
+def _reconstructions(subject: Subject) -> Picture:
+    model, evaluation, _ = subject
+    places, targets = examples(evaluation)
+    images = to_float(evaluation.data.images[places])
+    decoded = model.decode(model(images), targets)
+    labels, predictions = evaluation.data.labels[places], evaluation.predictions[places]
+    names = evaluation.data.class_names
+    wrong = int((labels != predictions).sum()) // 2
+    figure = viz.reconstructions(images, decoded, labels, predictions, targets, names)
+    return Picture(
+        figure,
+        "Reconstructions",
+        "Above each pair: label, prediction, and the class whose capsule was decoded. Wrong predictions, in orange, "
+        "are decoded twice: from the prediction and from the label.",
+        f"{len(places) - 2 * wrong} test images that were recognised and {wrong} that were not, each above what the "
+        "decoder made of its class capsule.",
+    )
+
+
+@PICTURES.register("perturbations")
+@torch.inference_mode()
+def _perturbations(subject: Subject) -> Picture:
+    model, evaluation, _ = subject
+    place = clearest(evaluation)
+    images = perturb(model, model(to_float(evaluation.data.images[place : place + 1])))
+    name = evaluation.data.class_names[int(evaluation.predictions[place])]
+    return Picture(
+        viz.perturbations(images, OFFSETS),
+        "What the dimensions stand for",
+        f"The capsule of class {name} with one dimension at a time moved from {OFFSETS[0]} to {OFFSETS[-1]}: each row "
+        "is a dimension; the framed column is the capsule as it was.",
+        f"Grid of {images.shape[0]} rows and {images.shape[1]} columns of decoded images of class {name}, each row "
+        "moving one dimension of the capsule.",
+    )
+
+
+@PICTURES.register("coupling")
+@torch.inference_mode()
+def _coupling(subject: Subject) -> Picture:
+    model, evaluation, _ = subject
+    place = clearest(evaluation)
+    trace = model.trace(to_float(evaluation.data.images[place : place + 1]))
+    names = evaluation.data.class_names
+    name = names[int(evaluation.data.labels[place])]
+    before, after = (float(trace.activations[step, 0].max()) for step in (0, -1))
+    return Picture(
+        viz.coupling(trace, class_names=names),
+        "Coupling over the routing iterations",
+        f"One test image of class {name}. Above: how strongly the children are coupled to each class, iteration by "
+        "iteration; blue is more than an even share, orange less. Below: how undecided the coupling is, and how active "
+        "each class capsule.",
+        f"Heat maps of the coupling at {trace.iters} iterations, its entropy, and the activations; the largest "
+        f"activation goes from {before:.2f} to {after:.2f}.",
+    )
+
+
+def lacking(what: str, model: ImageModel) -> str | None:
+    """Why a model cannot have this picture, or None when it can."""
+    if what in ("reconstructions", "perturbations") and model.decoder is None:
+        return "this model has no decoder"
+    if what == "coupling" and type(model).trace is ImageModel.trace:
+        return "this model has no routing"
+    return None
+
+
+def draw(what: str, subject: Subject) -> Picture:
+    """Make one picture by name.
+
+    >>> PICTURES.names()
+    ['confusion', 'coupling', 'curves', 'perturbations', 'reconstructions']
+    """
+    reason = lacking(what, subject.model)
+    if reason is not None:
+        raise ConfigError(f"{what}: expected a model that has them, got {type(subject.model).__name__} ({reason})")
+    return PICTURES[what](subject)

@@ -1,0 +1,72 @@
+"""The report of a run: one page that says how good the model is and shows what it learned."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.eval._page import Section, page
+from torchcaps.eval.evaluate import Evaluation, evaluate
+from torchcaps.eval.pictures import Subject, draw, lacking
+
+if TYPE_CHECKING:
+    from torchcaps.train import Run
+
+ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling")
+
+
+def report(run: Run, evaluation: Evaluation | None = None) -> Path:
+    """Write `report.html`, `evaluation.json` and the pictures into a run folder, and say where the page is.
+
+    Without an `evaluation` the model is tested on the run's test part first. The page needs nothing outside itself.
+    """
+    model = run.load_model()
+    if evaluation is None:
+        evaluation = evaluate(model, run.load_data("test"))
+    subject = Subject(model, evaluation, run.metrics())
+    run.pictures.mkdir(exist_ok=True)
+    sections = [_make(what, subject, run.pictures / f"{what}.png") for what in ORDER]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = {
+        f"accuracy on {evaluation.count:,} held-out images": f"{evaluation.accuracy:.2%}",
+        "error": f"{evaluation.error:.2%}",
+        "parameters": f"{parameters:,}",
+        "minutes of training": f"{run.record['seconds'] / 60:.1f}",
+    }
+    tables = {
+        "Accuracy by class": {name: _percent(share) for name, share in evaluation.per_class.items()},
+        "Recipe": asdict(run.recipe),
+        "Run": run.record,
+    }
+    title = f"{run.recipe.model.name} on {evaluation.data.name}"
+    lead = f"Trained by torchcaps; tested on the {evaluation.data.split} part, which no choice was made on."
+    path = run.path / "report.html"
+    path.write_text(page(title, lead, facts, sections, tables), encoding="utf-8")
+    save_evaluation(run, evaluation)
+    return path
+
+
+def save_evaluation(run: Run, evaluation: Evaluation) -> Path:
+    """Write the summary of an evaluation into the run folder as `evaluation.json`."""
+    path = run.path / "evaluation.json"
+    path.write_text(json.dumps(evaluation.summary(), indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _make(what: str, subject: Subject, path: Path) -> Section:
+    """One section of the page, and its picture as a file of its own."""
+    reason = lacking(what, subject.model)
+    if reason is not None:
+        return Section(what.capitalize(), f"Left out: {reason}.")
+    picture = draw(what, subject)
+    buffer = io.BytesIO()
+    picture.figure.savefig(buffer, format="png")
+    path.write_bytes(buffer.getvalue())
+    return Section(picture.title, picture.caption, picture.alt, buffer.getvalue())
+
+
+def _percent(share: float | None) -> Any:
+    return "no images" if share is None else f"{share:.2%}"

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import create_model
+from torchcaps.data import ImageData
+from torchcaps.errors import ConfigError
+from torchcaps.eval import evaluate
+from torchcaps.models import ImageModel
+from torchcaps.types import Capsules
+
+
+class Reader(ImageModel):
+    """Says the class that is written in the first pixel; its one parameter tells it where it is."""
+
+    def __init__(self) -> None:
+        super().__init__((1, 2, 2), 3)
+        self.here = torch.nn.Parameter(torch.zeros(()))
+        self.modes: list[bool] = []
+
+    def forward(self, images: Tensor) -> Capsules:
+        self.modes.append(self.training)
+        written = (images[:, 0, 0, 0] * 255).round().long()
+        activations = torch.nn.functional.one_hot(written, 3).float()
+        return Capsules(activations.unsqueeze(-1), activations)
+
+
+def written(classes: list[int], labels: list[int]) -> ImageData:
+    images = torch.zeros(len(classes), 1, 2, 2, dtype=torch.uint8)
+    images[:, 0, 0, 0] = torch.tensor(classes, dtype=torch.uint8)
+    return ImageData.from_arrays(images.numpy(), labels, class_names=["a", "b", "c"], name="written", split="test")
+
+
+def test_rows_are_true_classes_and_columns_predictions() -> None:
+    result = evaluate(Reader(), written([0, 1, 1, 0], [0, 0, 1, 1]), batch_size=3)
+    assert result.confusion.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert result.predictions.tolist() == [0, 1, 1, 0]
+    assert result.right.tolist() == [True, False, True, False]
+    assert (result.count, result.accuracy, result.error) == (4, 0.5, 0.5)
+    assert result.per_class == {"a": 0.5, "b": 0.5, "c": None}
+
+
+def test_the_summary_is_json() -> None:
+    summary = evaluate(Reader(), written([0, 2], [0, 1])).summary()
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["data"] == "written"
+    assert summary["split"] == "test"
+    assert summary["confusion"] == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["capsnet_small", "cnn_small"])
+def test_the_size_of_the_batch_changes_nothing(name: str, digits: ImageData) -> None:
+    model = create_model(name)
+    one, all_at_once = evaluate(model, digits, batch_size=7), evaluate(model, digits, batch_size=1000)
+    torch.testing.assert_close(one.activations, all_at_once.activations)
+    assert one.activations.shape == (60, 10)
+
+
+def test_the_model_is_tested_as_it_is_used_and_left_as_it_was() -> None:
+    model = Reader().train()
+    evaluate(model, written([0], [0]))
+    assert model.modes == [False]
+    assert model.training
+
+
+def test_no_gradient_is_kept(digits: ImageData) -> None:
+    assert not evaluate(create_model("cnn_small"), digits).activations.requires_grad
+
+
+def test_progress_is_told_after_every_batch() -> None:
+    seen: list[tuple[int, int]] = []
+    evaluate(Reader(), written([0, 1, 2], [0, 1, 2]), batch_size=2, progress=lambda *done: seen.append(done))
+    assert seen == [(2, 3), (3, 3)]
+
+
+def test_what_cannot_be_evaluated_is_named(digits: ImageData) -> None:
+    with pytest.raises(ConfigError, match=r"^batch_size: expected a count of at least 1, got 0$"):
+        evaluate(Reader(), written([0], [0]), batch_size=0)
+    with pytest.raises(ConfigError, match=r"^data: expected at least one image, got none \(digits, test\)$"):
+        evaluate(Reader(), digits.subset([]))
+    with pytest.raises(ConfigError, match=r"^data: expected 3 classes, as the model has, got 10 \(digits\)$"):
+        evaluate(Reader(), digits)

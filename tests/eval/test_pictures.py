@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from torchcaps.data import ImageData
+from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.eval import PICTURES, Evaluation, Subject, draw, evaluate
+from torchcaps.eval.pictures import clearest, examples
+from torchcaps.models import ImageModel
+
+METRICS = {"epoch": [1.0], "train_loss": [0.5], "val_accuracy": [0.9]}
+
+
+def said(digits: ImageData, predictions: list[int], sure: list[float]) -> Evaluation:
+    activations = torch.nn.functional.one_hot(torch.tensor(predictions), 10) * torch.tensor(sure)[:, None]
+    confusion = torch.zeros(10, 10, dtype=torch.int64)
+    data = dataclasses.replace(digits, images=digits.images[: len(sure)], labels=torch.arange(len(sure)) % 3)
+    return Evaluation(data, activations, confusion, 0.0)
+
+
+def test_right_ones_of_all_classes_come_first_then_wrong_ones_twice(digits: ImageData) -> None:
+    # Labels are 0 1 2 0 1 2; the second and the last are wrong.
+    evaluation = said(digits, [0, 7, 2, 0, 1, 8], [0.9] * 6)
+    places, targets = examples(evaluation)
+    assert places.tolist() == [0, 4, 2, 3, 1, 1, 5, 5]
+    assert targets.tolist() == [0, 1, 2, 0, 7, 1, 8, 2]
+
+
+def test_there_may_be_no_right_or_no_wrong_ones(digits: ImageData) -> None:
+    assert examples(said(digits, [0, 1], [0.9] * 2))[0].tolist() == [0, 1]
+    assert examples(said(digits, [5, 5], [0.9] * 2))[1].tolist() == [5, 0, 5, 1]
+
+
+def test_the_clearest_is_right_where_any_is(digits: ImageData) -> None:
+    assert clearest(said(digits, [0, 7, 2], [0.3, 0.9, 0.4])) == 2
+    assert clearest(said(digits, [5, 5, 5], [0.3, 0.9, 0.4])) == 1
+
+
+@pytest.mark.parametrize("what", PICTURES.names())
+def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model: ImageModel, digits: ImageData) -> None:
+    picture = draw(what, Subject(model, evaluate(model, digits), METRICS))
+    picture.figure.canvas.draw()
+    assert picture.figure.axes
+    assert all(len(words) > 10 for words in (picture.title, picture.caption, picture.alt))
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [("reconstructions", "decoder"), ("perturbations", "decoder"), ("coupling", "routing")],
+)
+def test_what_a_model_lacks_is_named(what: str, reason: str, cnn: ImageModel, digits: ImageData) -> None:
+    words = rf"^{what}: expected a model that has them, got CNN \(this model has no {reason}\)$"
+    with pytest.raises(ConfigError, match=words):
+        draw(what, Subject(cnn, evaluate(cnn, digits), METRICS))
+
+
+def test_an_unknown_picture_is_named(model: ImageModel, digits: ImageData) -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown picture 'curve'; did you mean 'curves'\?$"):
+        draw("curve", Subject(model, evaluate(model, digits), METRICS))

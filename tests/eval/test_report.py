@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from torchcaps.data import ImageData
+from torchcaps.eval import evaluate, report
+from torchcaps.eval.report import ORDER
+from torchcaps.models import ImageModel
+from torchcaps.train import Run
+
+EVIL = "<script>alert(1)</script>&\"'"
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    model: Named
+    seed: int = 3
+
+
+@dataclass
+class FinishedRun:
+    """A run folder as the report sees one."""
+
+    path: Path
+    model: ImageModel
+    data: ImageData
+    recipe: Recipe = field(default_factory=lambda: Recipe(Named(EVIL, {"iters": 1})))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"seed": 3, "versions": {"torch": "2.13.0"}, "machine": EVIL, "seconds": 12.3456789}
+
+    @property
+    def pictures(self) -> Path:
+        return self.path / "pictures"
+
+    def metrics(self) -> dict[str, list[float]]:
+        return {"epoch": [1.0, 2.0], "train_loss": [0.5, 0.4], "val_accuracy": [0.8, 0.9]}
+
+    def load_model(self) -> ImageModel:
+        return self.model
+
+    def load_data(self, split: str) -> ImageData:
+        assert split == "test"
+        return self.data
+
+
+class Page(HTMLParser):
+    """Everything in a page that could reach outside, and what a reader's software goes by."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.links: list[str] = []
+        self.headings: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag
+        if tag == "img":
+            self.images.append(dict(attrs))
+        else:
+            self.links += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("h1", "h2") and data.strip():
+            self.headings.append(data)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, model: ImageModel, digits: ImageData) -> FinishedRun:
+    data = dataclasses.replace(digits, class_names=(EVIL, *digits.class_names[1:]))
+    run = FinishedRun(tmp_path_factory.mktemp("run"), model, data)
+    assert report(cast(Run, run)) == run.path / "report.html"
+    return run
+
+
+def test_the_page_needs_nothing_outside_itself(finished: FinishedRun) -> None:
+    text = (finished.path / "report.html").read_text()
+    page = Page(text)
+    assert page.links == []
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert "http" not in text.replace("http-equiv", "")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert len(page.images) == 5
+    for image in page.images:
+        start, _, content = (image["src"] or "").partition(",")
+        assert start == "data:image/png;base64"
+        assert base64.b64decode(content, validate=True).startswith(b"\x89PNG")
+
+
+def test_the_page_can_be_read_without_seeing(finished: FinishedRun) -> None:
+    page = Page((finished.path / "report.html").read_text())
+    assert all(len(image["alt"] or "") > 30 for image in page.images)
+    assert page.tags.count("h1") == 1
+    assert page.headings[1:6] == [
+        "Learning curves",
+        "Confusion matrix",
+        "Reconstructions",
+        "What the dimensions stand for",
+        "Coupling over the routing iterations",
+    ]
+
+
+def test_names_are_escaped(finished: FinishedRun) -> None:
+    text = (finished.path / "report.html").read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#x27;") >= 4
+
+
+def test_the_page_says_how_the_run_was_made(finished: FinishedRun) -> None:
+    text = (finished.path / "report.html").read_text()
+    for key, value in [
+        ("model.options.iters", "1"),
+        ("versions.torch", "2.13.0"),
+        ("seed", "3"),
+        ("seconds", "12.3457"),
+    ]:
+        assert f'<th scope="row">{key}</th><td>{value}</td>' in text
+
+
+def test_the_accuracy_is_the_one_measured(finished: FinishedRun) -> None:
+    evaluation = evaluate(finished.model, finished.data)
+    saved = json.loads((finished.path / "evaluation.json").read_text())
+    assert saved["accuracy"] == evaluation.accuracy
+    assert saved["confusion"] == evaluation.confusion.tolist()
+    text = (finished.path / "report.html").read_text()
+    assert f"<strong>{evaluation.accuracy:.2%}</strong> accuracy on 60 held-out images" in text
+
+
+def test_each_picture_is_a_file_too(finished: FinishedRun) -> None:
+    assert sorted(path.stem for path in finished.pictures.iterdir()) == sorted(ORDER)
+    page = Page((finished.path / "report.html").read_text())
+    for what, image in zip(ORDER, page.images, strict=True):
+        content = (finished.pictures / f"{what}.png").read_bytes()
+        assert (image["src"] or "").endswith(base64.b64encode(content).decode())
+
+
+def test_parts_that_a_model_does_not_have_are_left_out_and_named(
+    tmp_path: Path, cnn: ImageModel, digits: ImageData
+) -> None:
+    run = FinishedRun(tmp_path, cnn, digits)
+    evaluation = evaluate(cnn, digits.subset(range(10)))
+    text = report(cast(Run, run), evaluation).read_text()
+    assert len(Page(text).images) == 2
+    assert text.count("Left out: this model has no decoder.") == 2
+    assert text.count("Left out: this model has no routing.") == 1
+    assert "on 10 held-out images" in text
+    assert sorted(path.stem for path in run.pictures.iterdir()) == ["confusion", "curves"]
