@@ -1,0 +1,88 @@
+"""`torchcaps eval`: how good a trained network is."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.cli._verb import Verb
+from torchcaps.cli._words import add_run, read_options
+from torchcaps.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torchcaps.cli._output import Output
+    from torchcaps.data import ImageData
+    from torchcaps.models import ImageModel
+    from torchcaps.train import Run
+
+
+def _configure(parser: ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("options", nargs="*", metavar="key=value", help="options of the data set given by --data")
+    parser.add_argument("--split", default="test", help="which part: train, val, test or train+val (default: test)")
+    parser.add_argument(
+        "--data", metavar="NAME", help="another data set than the run's own (`torchcaps data` lists them)"
+    )
+
+
+def _run(args: Namespace, out: Output) -> int:
+    from torchcaps.eval import evaluate, save_evaluation
+    from torchcaps.train import Run
+
+    run = Run.open(args.run)
+    model = run.load_model()
+    if args.data is None and args.options:
+        raise ConfigError(f"option: expected --data NAME before options of a data set, got '{args.options[0]}'")
+    if args.data is None:
+        data = run.load_data(args.split)
+    else:
+        data = _other_data(args.data, args.split, read_options(args.options), model)
+    _check_classes(run, data)
+    with out.progress("testing") as progress:
+        evaluation = evaluate(model, data, progress=progress)
+    if args.data is None and args.split == "test":
+        save_evaluation(run, evaluation)
+    out.document({"run": run.path, **evaluation.summary()})
+    out.say(
+        f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold"
+    )
+    rows = zip(evaluation.per_class.items(), evaluation.confusion.sum(dim=1).tolist(), strict=True)
+    shares = [(name, count, "" if share is None else f"{share:.2%}") for (name, share), count in rows]
+    out.table(("class", "images", "right"), shares)
+    return 0
+
+
+def _other_data(name: str, split: str, options: dict[str, Any], model: ImageModel) -> ImageData:
+    """A data set by name; one that takes any image is asked for the size and channels that the model knows."""
+    from torchcaps.data import DATASETS, load_data
+
+    channels, height, width = model.image_shape
+    for option, value in (("image_size", [height, width]), ("channels", channels)):
+        if option in DATASETS[name].options:
+            options.setdefault(option, value)
+    return load_data(name, split, **options)
+
+
+def _check_classes(run: Run, data: ImageData) -> None:
+    known = run.record.get("class_names", list(data.class_names))
+    if known != list(data.class_names):
+        raise ConfigError(
+            f"data: expected the classes that the run was trained on ({', '.join(known)}), "
+            f"got those of {data.name} ({', '.join(data.class_names)})"
+        )
+
+
+VERB = Verb(
+    name="eval",
+    summary="test a trained network, class by class",
+    description="Runs the network of a finished run over a part of its data, by default the test part that no "
+    "choice was made on, and says which share of each class it found. With --data it is tested on "
+    "other images of the same classes.",
+    examples=(
+        ("torchcaps eval runs/NAME", "the held-out test part"),
+        ("torchcaps eval runs/NAME --data mnist", "all 10,000 test digits of MNIST"),
+        ("torchcaps eval runs/NAME --data folder path=my/pictures", "images of your own"),
+    ),
+    configure=_configure,
+    run=_run,
+)

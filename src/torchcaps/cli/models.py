@@ -1,0 +1,89 @@
+"""`torchcaps models`: the networks that can be made by name."""
+
+from __future__ import annotations
+
+import inspect
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.cli._verb import Verb
+
+if TYPE_CHECKING:
+    from torchcaps.cli._output import Output
+    from torchcaps.models import ImageModel
+
+WILD = "*?["
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", default="*", metavar="NAME", help="one network, or a pattern like 'capsnet*'"
+    )
+
+
+def _run(args: Namespace, out: Output) -> int:
+    from torchcaps.models import list_models
+
+    if any(sign in args.name for sign in WILD):
+        entries = [_summary(name) for name in list_models(args.name)]
+        out.document(entries)
+        out.table(("model", "parameters", "description"), [tuple(entry.values())[:3] for entry in entries])
+        out.say("parameters for images of 1x28x28 in ten classes; `torchcaps models NAME` says more")
+        return 0
+    entry = _details(args.name)
+    out.document(entry)
+    out.say(f"{entry['name']}: {entry['description']}", style="bold")
+    out.facts({"parameters": f"{entry['parameters']:,}", "loss": entry["loss"], "decoder": entry["decoder"] or "none"})
+    out.table(("part", "parameters"), list(entry["parts"].items()))
+    out.table(("option", "default"), [(f"model.options.{name}", value) for name, value in entry["options"].items()])
+    return 0
+
+
+def _make(name: str) -> ImageModel:
+    """The network with ten classes and without memory for its weights: only their shapes are needed."""
+    import torch
+
+    from torchcaps.models import create_model
+
+    with torch.device("meta"):
+        return create_model(name)
+
+
+def _count(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _summary(name: str) -> dict[str, Any]:
+    from torchcaps.models import MODELS
+
+    description = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
+    return {"name": name, "parameters": _count(_make(name)), "description": description}
+
+
+def _details(name: str) -> dict[str, Any]:
+    from torchcaps.models import MODELS
+
+    model = _make(name)
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    return {
+        **_summary(name),
+        "loss": model.loss,
+        "decoder": None if model.decoder is None else type(model.decoder).__name__,
+        "parts": {part: _count(child) for part, child in model.named_children()},
+        "options": {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY},
+    }
+
+
+VERB = Verb(
+    name="models",
+    summary="list the networks, or describe one",
+    description="Lists the networks that recipes and `torchcaps.create_model` know by name, with their number of "
+    "parameters. Given a name, says what the network is made of and which options it has.",
+    examples=(
+        ("torchcaps models", "all of them"),
+        ("torchcaps models 'capsnet*'", "those whose name begins so"),
+        ("torchcaps models capsnet_small", "its parts and options"),
+    ),
+    configure=_configure,
+    run=_run,
+)

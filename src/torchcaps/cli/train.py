@@ -1,0 +1,107 @@
+"""`torchcaps train`: from a recipe to a trained network and its report."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from torchcaps.cli._verb import Verb
+from torchcaps.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torchcaps.cli._output import Output
+    from torchcaps.train import Run
+
+STOPPED = 130
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="RECIPE key=value",
+        help="the name or TOML file of a recipe (`torchcaps recipes` lists them; default: digits), and changes to it",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped, in its own folder")
+    parser.add_argument("--out", metavar="DIR", help="the folder of the run (default: a new one in runs/)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _run(args: Namespace, out: Output) -> int:
+    names = [word for word in args.words if "=" not in word]
+    changes = [word for word in args.words if "=" in word]
+    if args.resume is not None and (args.words or args.out is not None):
+        raise ConfigError("--resume: expected nothing but the run, whose folder holds its recipe, got more words")
+    if len(names) > 1:
+        raise ConfigError(f"recipe: expected one name or file, got {', '.join(names)}")
+    from torchcaps.train import DEFAULT_RECIPE, load_recipe, resume, start
+
+    progress = not (args.json or args.quiet)
+    with out.stdout_kept():
+        if args.resume is not None:
+            run = resume(args.resume, progress=progress)
+        else:
+            run = start(load_recipe(names[0] if names else DEFAULT_RECIPE, changes), args.out, progress=progress)
+    if run.status != "finished":
+        out.document({"run": run.path, "status": run.status})
+        print(f"stopped; go on with: torchcaps train --resume {run.path}", file=sys.stderr)
+        return STOPPED
+    _finish(run, out)
+    return 0
+
+
+def _finish(run: Run, out: Output) -> None:
+    from torchcaps.eval import evaluate, report
+    from torchcaps.eval.pictures import lacking
+
+    model = run.load_model()
+    with out.progress("testing") as progress:
+        evaluation = evaluate(model, run.load_data("test"), progress=progress)
+    page = report(run, evaluation)
+    out.document(
+        {
+            "run": run.path,
+            "status": run.status,
+            "report": page,
+            "accuracy": evaluation.accuracy,
+            "error": evaluation.error,
+            "count": evaluation.count,
+            "recipe": run.recipe.name,
+            "record": run.record,
+        }
+    )
+    out.say(
+        f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} held-out images (error {evaluation.error:.2%})",
+        style="bold",
+    )
+    out.facts({"report": page, "run": run.path})
+    out.say("\ntry next:")
+    tries = {f"torchcaps predict {run.path} IMAGE": "ask it about an image of your own"}
+    if lacking("perturbations", model) is None:
+        tries[f"torchcaps show {run.path} --what perturbations"] = "what each dimension of a capsule stands for"
+    if lacking("coupling", model) is None:
+        again = f"torchcaps train {run.path}/recipe.toml model.options.routing.iters=1"
+        tries[again] = "does routing help? the same without it"
+    tries["torchcaps recipes"] = "what else can be trained"
+    width = max(map(len, tries))
+    for command, purpose in tries.items():
+        out.say(f"  {command:<{width}}  # {purpose}")
+
+
+VERB = Verb(
+    name="train",
+    summary="train a network from a recipe, test it and write a report",
+    description="Trains as a recipe says, tests the result on held-out images and writes everything into one run "
+    "folder: recipe, metrics, checkpoints, weights, pictures and a report to open in a browser. Words "
+    "like trainer.epochs=5 change the recipe; `torchcaps recipes NAME` shows what can be changed. "
+    "Stopped by Ctrl-C, a run goes on with --resume and ends as if it had never stopped.",
+    examples=(
+        ("torchcaps train", "a small capsule network on the digits that come along"),
+        ("torchcaps train digits trainer.epochs=5 optim.lr=0.001", "the same, changed"),
+        ("torchcaps train folder data.options.path=my/pictures", "your own images, one sub-folder per class"),
+        ("torchcaps train --resume runs/NAME", "go on with a run that was stopped"),
+    ),
+    configure=_configure,
+    run=_run,
+)

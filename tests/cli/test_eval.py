@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import CLASSES
+
+
+def test_the_test_part_class_by_class(run: Path, ask, ask_json) -> None:
+    document = ask_json("eval", run)
+    assert document["split"] == "test"
+    assert document["count"] == 6
+    assert tuple(document["per_class"]) == CLASSES
+    saved = json.loads((run / "evaluation.json").read_text())
+    assert {key: value for key, value in document.items() if key not in ("run", "seconds")} == {
+        key: value for key, value in saved.items() if key != "seconds"
+    }
+    code, out, _ = ask("eval", run)
+    assert code == 0
+    assert out.startswith(f"accuracy {document['accuracy']:.2%} on 6 images of pictures, test\n")
+    assert all(name in out for name in CLASSES)
+
+
+def test_another_part_leaves_the_saved_result_alone(run: Path, ask_json) -> None:
+    before = (run / "evaluation.json").read_text()
+    assert ask_json("eval", run, "--split", "train")["count"] == 36
+    assert (run / "evaluation.json").read_text() == before
+
+
+def test_other_images_are_brought_to_the_size_that_the_network_knows(
+    run: Path, pictures: Path, ask_json, tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    for file in pictures.rglob("*.png"):
+        target = tmp_path / "larger" / file.relative_to(pictures)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(file).convert("RGB").resize((50, 50)).save(target)
+    document = ask_json("eval", run, "--data", "folder", f"path={tmp_path / 'larger'}")
+    assert (document["data"], document["count"]) == ("larger", 6)
+
+
+def test_mistakes_are_named(run: Path, ask, pictures: Path, tmp_path: Path) -> None:
+    code, _, err = ask("eval", run, "--data", "digits")
+    assert code == 2
+    assert err.startswith("data: expected the classes that the run was trained on ([bold]cat, dog & <b>, eel), got")
+    assert ask("eval", run, "path=x")[2] == "option: expected --data NAME before options of a data set, got 'path=x'\n"
+    assert ask("eval", run, "--split", "tets")[2].endswith("did you mean 'test'?\n")
+    assert ask("eval", tmp_path)[2].startswith("run: expected a run folder")
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(run, unfinished)
+    (unfinished / "weights.safetensors").unlink()
+    assert ask("eval", unfinished)[2].startswith("run: expected a finished run")
+
+
+@pytest.mark.parametrize("name", ["run", "cnn_run"])
+def test_every_kind_of_network_can_be_tested(name: str, request: pytest.FixtureRequest, ask_json) -> None:
+    assert 0 <= ask_json("eval", request.getfixturevalue(name))["accuracy"] <= 1

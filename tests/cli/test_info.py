@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from torchcaps import __version__
+from torchcaps.cli import info
+
+
+def test_versions_devices_and_kernels(ask, ask_json, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHCAPS_DATA", "/some/where")
+    document = ask_json("info")
+    assert document["versions"]["torchcaps"] == __version__
+    assert document["versions"]["torch"] == torch.__version__
+    assert document["devices"]["threads"] == torch.get_num_threads()
+    assert document["data"] == "/some/where"
+    code, out, _ = ask("info")
+    assert code == 0
+    assert __version__ in out
+    assert "/some/where" in out
+
+
+def test_what_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch, ask_json) -> None:
+    monkeypatch.setattr(info, "PACKAGES", ("no-such-package",))
+    assert ask_json("info")["versions"]["no-such-package"] == "missing"
+
+
+def test_kernels_are_those_of_the_dispatcher(ask, ask_json) -> None:
+    kernels = ask_json("info")["kernels"]
+    assert bool(kernels) == (importlib.util.find_spec("torchcaps.ops._dispatch") is not None)
+    assert all(set(kernel) >= {"algorithm", "backend", "available", "detail"} for kernel in kernels)
+    out = ask("info")[1]
+    assert all(kernel["backend"] in out for kernel in kernels)

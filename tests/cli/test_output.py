@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from torchcaps.cli._output import Output
+
+
+def test_for_people_the_document_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output()
+    out.document({"a": 1})
+    out.say("[bold]a name[/bold] :smile: 12")
+    assert capsys.readouterr().out == "[bold]a name[/bold] :smile: 12\n"
+
+
+def test_for_machines_only_the_document_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=True)
+    out.say("words")
+    out.facts({"a": 1})
+    out.table(("a",), [(1,)])
+    with out.progress("work") as progress:
+        progress(1, 2)
+    with out.stdout_kept():
+        print("from somebody else")
+    out.document({"path": Path("x"), "nan": [math.nan, math.inf, 1.5], 3: ("é", None)})
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"path": "x", "nan": [None, None, 1.5], "3": ["é", None]}
+    assert said.err == "from somebody else\n"
+
+
+def test_tables_hold_what_they_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().table(("name", "count"), [("[red]", 1234567), ("b", 5)])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == lines[-1] == ""
+    assert [line.split() for line in lines[1:-1] if "─" not in line] == [
+        ["name", "count"],
+        ["[red]", "1,234,567"],
+        ["b", "5"],
+    ]
+
+
+def test_a_long_path_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/".join(["folder"] * 100)
+    Output().facts({"report": path})
+    assert capsys.readouterr().out == f"report  {path}\n"
