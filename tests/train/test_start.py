@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from torchcaps.errors import ConfigError, DataError
+from torchcaps.errors import CheckpointError, ConfigError, DataError
 from torchcaps.train import Run, load_recipe, resume, start
 from torchcaps.train._fit import make_trainer
 from torchcaps.train._keeper import Keeper
@@ -314,3 +314,23 @@ def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):
     assert out == ""
     assert [line.split("  ")[0] for line in err.splitlines()] == ["epoch 1/2", "epoch 2/2"]
     assert not Path("lightning_logs").exists()
+
+
+def test_a_run_can_be_used_from_another_folder(recipe, pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    run = start(recipe(f"data.options.path={pictures.name}", "trainer.epochs=1", *CNN), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert len(Run.open(run.path).load_data("test")) == 6
+
+
+def test_data_are_cropped_to_what_the_model_sees(recipe, tmp_path):
+    run = start(recipe("data.augment.crop=16", "trainer.epochs=1", *CNN), tmp_path / "run")
+    assert run.load_model().image_shape == (1, 16, 16)
+    stored, seen = run.load_data("test", stored=True), run.load_data("test")
+    assert torch.equal(seen.images, stored.images[..., 2:18, 2:18])
+
+
+def test_checkpoints_that_vanish(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchcaps.train._start.fit", lambda run, progress: None)
+    with pytest.raises(CheckpointError, match="run: expected a checkpoint of the last epoch, got none in"):
+        start(recipe(*CNN), tmp_path / "run")

@@ -60,7 +60,7 @@ def _free_port() -> int:
 def _fit_process(run: Run, rank: int, progress: bool) -> None:
     recipe = run.recipe
     world = recipe.trainer.devices
-    train, val = (run.load_data(split) for split in ("train", "val"))
+    train, val = (run.load_data(split, stored=True) for split in ("train", "val"))
     batches = BatchLoader(
         train,
         recipe.data.batch_size,

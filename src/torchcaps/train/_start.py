@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torchcaps.data import BatchLoader, load_data
-from torchcaps.errors import ConfigError
+from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models._weights import save_weights
 from torchcaps.train._checkpoints import newest_checkpoint
 from torchcaps.train._fit import fit
@@ -29,6 +30,7 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
     weights of the epoch that was best on the validation split, tested once on the test split.
     """
     _check_main_guard(recipe)
+    recipe = _from_anywhere(recipe)
     # Whatever is wrong with data, model or loss shows before there is a folder.
     data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
     train = data["train"]
@@ -76,7 +78,8 @@ def _go(run: Run, progress: bool) -> Run:
             if state is None:
                 fit(run, progress=progress)
                 state = _end_state(run)
-            assert state is not None
+            if state is None:
+                raise CheckpointError(f"run: expected a checkpoint of the last epoch, got none in '{run.checkpoints}'")
             _finish(run, state)
         except Stopped:
             run.update_record(status="stopped", stopped=now())
@@ -118,10 +121,18 @@ def _test(run: Run) -> tuple[int, int]:
     model = run.load_model().to(device)
     data = run.load_data("test")
     right = 0
-    for images, labels in BatchLoader(data, run.recipe.data.batch_size, augment=run.recipe.data.augment):
+    for images, labels in BatchLoader(data, run.recipe.data.batch_size):
         guess = model(images.to(device)).activations.argmax(dim=-1).cpu()  # [B]
         right += int((guess == labels).sum())
     return right, len(data)
+
+
+def _from_anywhere(recipe: Recipe) -> Recipe:
+    """The recipe with the path of its data made absolute, so that the run can be used from any folder."""
+    options = dict(recipe.data.options)
+    if isinstance(options.get("path"), str):
+        options["path"] = str(Path(options["path"]).absolute())
+    return replace(recipe, data=replace(recipe.data, options=options))
 
 
 def _check_main_guard(recipe: Recipe) -> None:
