@@ -8,6 +8,7 @@ from torch import nn
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn.routers import DynamicRouting, Router
 from torchcaps.ops import vote
+from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.types import Capsules, Trace
 
 
@@ -17,6 +18,9 @@ class CapsLinear(nn.Module):
     children [B, in_caps, in_dim] (a grid is taken position by position) give parents [B, out_caps, out_dim]. With
     `in_caps=None` one matrix per parent is shared by all children, and their number is free. `bias` adds a learned
     vector to each parent before it is squashed, as the released code of Sabour et al. 2017 does.
+
+    `backend` says what computes: `auto` the fastest available for the device and type, `reference` the definition (the
+    one to take for second derivatives, forward-mode derivatives and vmap), `torch`, `cpu` or `triton` that twin only.
 
     >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing=DynamicRouting(iters=3))
     >>> layer(Capsules(torch.randn(2, 1152, 8), torch.ones(2, 1152))).poses.shape
@@ -32,6 +36,7 @@ class CapsLinear(nn.Module):
         *,
         routing: Router | None = None,
         bias: bool = False,
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         self.in_caps = in_caps
@@ -40,6 +45,8 @@ class CapsLinear(nn.Module):
             raise ConfigError(
                 f"bias: expected False with {type(self.routing).__name__}, got True (that routing has no place for it)"
             )
+        check_backend(backend, self.routing.algorithm)
+        self.backend: Backend = backend
         self.routing.prepare(in_caps, out_caps, in_dim, out_dim)
         shape = (out_caps, in_dim, out_dim) if in_caps is None else (in_caps, out_caps, in_dim, out_dim)
         self.weight = nn.Parameter(torch.empty(shape))  # [I, J, P, D]
@@ -53,7 +60,7 @@ class CapsLinear(nn.Module):
             nn.init.constant_(self.bias, 0.1)
 
     def forward(self, children: Capsules) -> Capsules:
-        return self.routing.route(self._flat(children), self.weight, bias=self.bias)
+        return self.routing.route(self._flat(children), self.weight, bias=self.bias, backend=self.backend)
 
     def trace(self, children: Capsules) -> Trace:
         """Route with every iteration kept."""
@@ -62,7 +69,8 @@ class CapsLinear(nn.Module):
 
     def extra_repr(self) -> str:
         in_dim, out_dim = self.weight.shape[-2:]
-        return f"in_caps={self.in_caps}, out_caps={self.weight.shape[-3]}, in_dim={in_dim}, out_dim={out_dim}"
+        sizes = f"in_caps={self.in_caps}, out_caps={self.weight.shape[-3]}, in_dim={in_dim}, out_dim={out_dim}"
+        return sizes if self.backend == "auto" else f"{sizes}, backend={self.backend!r}"
 
     def _flat(self, children: Capsules) -> Capsules:
         if not isinstance(children, Capsules):

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps import ops
 from torchcaps._registry import Registry, nearest
 from torchcaps.errors import ConfigError
+from torchcaps.ops import _dispatch
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.types import Capsules, Routed, Trace
 
@@ -60,7 +62,9 @@ class Router(nn.Module):
         """The same routing with every iteration kept."""
         raise NotImplementedError
 
-    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None) -> Capsules:
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
         """From children [B, I, P] through weight [I, J, P, D] to parents; a router with a fast twin calls it here."""
         return self(ops.vote(children.poses, weight), children, bias=bias).capsules
 
@@ -122,3 +126,11 @@ class DynamicRouting(Router):
 
     def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
         return ops.trace(self.algorithm, votes, bias=bias, **self.options())
+
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
+        poses = _dispatch.route(backend, self.algorithm, children.poses, weight, bias, self.options())  # [B, J, D]
+        if poses is None:
+            return super().route(children, weight, bias=bias)
+        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))

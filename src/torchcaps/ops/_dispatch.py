@@ -1,0 +1,103 @@
+"""Which implementation of a routing serves: the reference, or one of its fast twins."""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ConfigError
+from torchcaps.ops.dynamic import cpu, matmul, triton
+from torchcaps.ops.votes import check_poses_and_weight
+
+Backend = Literal["auto", "reference", "torch", "cpu", "triton"]
+
+# The twins of each algorithm, fastest first. A twin is a module with three functions:
+#   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three;
+#   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
+#   describe() -> what there is to say about it where it is available (`avx512`).
+TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu, "torch": matmul}}
+
+_warned = False
+
+
+class Kernel(NamedTuple):
+    """A fast twin as `torchcaps info` lists it: `detail` describes it, or says why it is missing and what to do."""
+
+    algorithm: str
+    backend: str
+    available: bool
+    detail: str
+
+
+def kernels() -> list[Kernel]:
+    """Every fast twin, on the device it is made for, in float32.
+
+    >>> [kernel.backend for kernel in kernels() if kernel.algorithm == "dynamic"]
+    ['triton', 'cpu', 'torch']
+    """
+    found: list[Kernel] = []
+    for algorithm, twins in TWINS.items():
+        for backend, twin in twins.items():
+            device = torch.device("cuda" if backend == "triton" else "cpu")
+            reason = twin.why_not(device, torch.float32)
+            found.append(Kernel(algorithm, backend, reason is None, reason or twin.describe()))
+    return found
+
+
+def check_backend(backend: str, algorithm: str) -> None:
+    """Raise unless the backend exists and the algorithm has it."""
+    if backend not in get_args(Backend):
+        raise ConfigError(f"backend: expected one of {', '.join(get_args(Backend))}, got '{backend}'")
+    twins = TWINS.get(algorithm, {})
+    if backend not in ("auto", "reference", *twins):
+        raise ConfigError(
+            f"backend: expected one of {', '.join(('auto', 'reference', *twins))} for {algorithm} routing, "
+            f"got '{backend}'"
+        )
+
+
+def choose(backend: str, algorithm: str, device: torch.device, dtype: torch.dtype) -> str:
+    """The backend that serves: `auto` becomes the fastest one available, any other must be available itself.
+
+    >>> choose("reference", "dynamic", torch.device("cpu"), torch.float32)
+    'reference'
+    """
+    if backend == "reference":
+        return backend
+    twins = TWINS.get(algorithm, {})
+    if backend != "auto":
+        reason = twins[backend].why_not(device, dtype)
+        if reason is not None:
+            raise ConfigError(f"backend: expected one that is available, got '{backend}' ({reason})")
+        return backend
+    for name, twin in twins.items():
+        if twin.why_not(device, dtype) is None:
+            if name == "torch":
+                _warn_without_kernel(twins["cpu"], device)
+            return name
+    return "reference"
+
+
+def route(
+    backend: str, algorithm: str, poses: Tensor, weight: Tensor, bias: Tensor | None, options: dict[str, Any]
+) -> Tensor | None:
+    """The parents' poses [B, J, D] through a fast twin, or None where the reference is to serve."""
+    check_poses_and_weight(poses, weight)
+    dtype = torch.promote_types(poses.dtype, weight.dtype)
+    name = choose(backend, algorithm, poses.device, dtype)
+    if name == "reference":
+        return None
+    return TWINS[algorithm][name].route(poses, weight, bias, **options)
+
+
+def _warn_without_kernel(twin: ModuleType, device: torch.device) -> None:
+    global _warned
+    if _warned or device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    _warned = True
+    reason = twin.why_not(device, torch.float32)
+    warnings.warn(f"routing runs without its CPU kernel, several times slower ({reason})", stacklevel=2)
