@@ -1,23 +1,186 @@
-"""The C++ twin of dynamic routing."""
+"""The C++ twin of dynamic routing: from poses and weight to parents, votes recomputed and never stored (see README.md)."""
 
 from __future__ import annotations
+
+import ctypes
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+import torchcaps
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops.dynamic import matmul
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
+from torchcaps.ops.votes import check_poses_and_weight
+
+LIBRARY = "_kernels.so"
+REMEDY = "install torchcaps again where there is a C++17 compiler (GCC or Clang)"
+
+
+def load(folders: list[str]) -> tuple[ctypes.CDLL | None, str]:
+    """The library and its instruction set, or None and the reason, from the first folder that has it."""
+    for folder in folders:
+        path = Path(folder) / LIBRARY
+        if path.is_file():
+            try:
+                library = ctypes.CDLL(str(path))
+            except OSError as error:
+                return None, f"its library does not load: {error}; {REMEDY}"
+            library.torchcaps_instruction_set.restype = ctypes.c_char_p
+            return library, library.torchcaps_instruction_set().decode()
+    return None, f"the CPU kernel was not built; {REMEDY}"
+
+
+# An editable installation has two folders: the sources, and the one that the build writes to.
+_library, _detail = load(list(torchcaps.__path__))
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+_COMPUTED_IN = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+}
+
 
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     """None where the kernel can serve, otherwise the reason and the remedy."""
-    return "the CPU kernel is not built"
+    if _library is None:
+        return _detail
+    if device.type != "cpu":
+        return f"it computes on the CPU, got tensors on {device.type}; use backend='auto'"
+    if dtype not in _COMPUTED_IN:
+        return f"it computes floating-point types of 16 to 64 bits, got {dtype}; use backend='reference'"
+    return None
 
 
 def describe() -> str:
-    """The instruction set that the kernel uses."""
-    return "avx512"
+    """The instruction set that the kernel uses: `avx512`, `avx2` or `portable`."""
+    return _detail
 
 
 def route(
-    poses: Tensor, weight: Tensor, bias: Tensor | None = None, *, iters: int = 3, leaky: bool = False, grad: str = "all"
+    poses: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    iters: int = 3,
+    leaky: bool = False,
+    grad: GradMode = "all",
 ) -> Tensor:
-    """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D]."""
-    raise NotImplementedError
+    """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D].
+
+    Types of 16 bits are computed in float32; the result has the type that poses and weight promote to. First derivatives
+    only: the gradient of a gradient is an error.
+
+    >>> route(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).shape
+    torch.Size([2, 10, 16])
+    """
+    check_poses_and_weight(poses, weight)
+    check_routing_options(iters, grad)
+    if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
+        raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
+    if 0 in poses.shape or 0 in weight.shape:
+        return matmul.route(poses, weight, bias, iters=iters, leaky=leaky, grad=grad)
+    result = torch.promote_types(poses.dtype, weight.dtype)
+    dtype = _COMPUTED_IN[result]
+    bias = None if bias is None else bias.to(dtype)
+    out, _ = _forward(poses.to(dtype), weight.to(dtype), bias, iters, leaky, grad == "last")  # [B, J, D]
+    return out.to(result)
+
+
+def _call(name: str, tensors: list[Tensor | None], sizes: list[int], dtype: torch.dtype) -> None:
+    if _library is None:
+        raise ConfigError(f"backend: expected one that is available, got 'cpu' ({_detail})")
+    function = getattr(_library, f"torchcaps_dynamic_{name}_{_SUFFIX[dtype]}")
+    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in tensors]
+    if function(*pointers, (ctypes.c_int64 * len(sizes))(*sizes), torch.get_num_threads()) != 0:
+        raise MemoryError(f"dynamic routing of {sizes[0]} samples with {sizes[1]} children found no memory for its sums")
+
+
+def _sizes(poses: Tensor, weight: Tensor, iters: int, leaky: bool, last_only: bool) -> list[int]:
+    parents, in_dim, out_dim = weight.shape[-3:]
+    shared = weight.dim() == 3
+    return [*poses.shape[:2], parents, in_dim, out_dim, iters, int(shared), int(leaky), int(last_only)]
+
+
+@torch.library.custom_op("torchcaps::dynamic_routing", mutates_args=(), device_types="cpu")
+def _forward(
+    poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, leaky: bool, last_only: bool
+) -> tuple[Tensor, Tensor]:
+    # Contiguous copies are kept in names until the call is over: the kernel sees addresses only.
+    poses, weight = poses.contiguous(), weight.contiguous()
+    bias = None if bias is None else bias.contiguous()
+    out = poses.new_empty(poses.shape[0], weight.shape[-3], weight.shape[-1])  # [B, J, D]
+    presquash = poses.new_empty(iters, *out.shape)  # [R, B, J, D]
+    sizes = _sizes(poses, weight, iters, leaky, last_only)
+    _call("forward", [poses, weight, bias, out, presquash], sizes, poses.dtype)
+    return out, presquash
+
+
+@_forward.register_fake
+def _(
+    poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, leaky: bool, last_only: bool
+) -> tuple[Tensor, Tensor]:
+    out = poses.new_empty(poses.shape[0], weight.shape[-3], weight.shape[-1])  # [B, J, D]
+    return out, poses.new_empty(iters, *out.shape)  # [R, B, J, D]
+
+
+@torch.library.custom_op("torchcaps::dynamic_routing_backward", mutates_args=(), device_types="cpu")
+def _backward(
+    poses: Tensor,
+    weight: Tensor,
+    presquash: Tensor,
+    grad_out: Tensor,
+    leaky: bool,
+    last_only: bool,
+    needed: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:
+    poses, weight, grad_out = poses.contiguous(), weight.contiguous(), grad_out.contiguous()
+    grads = _gradients(poses, weight, needed)
+    sizes = _sizes(poses, weight, presquash.shape[0], leaky, last_only)
+    asked = [grad if need else None for grad, need in zip(grads, needed, strict=True)]
+    _call("backward", [poses, weight, presquash, grad_out, *asked], sizes, poses.dtype)
+    return grads
+
+
+@_backward.register_fake
+def _(
+    poses: Tensor,
+    weight: Tensor,
+    presquash: Tensor,
+    grad_out: Tensor,
+    leaky: bool,
+    last_only: bool,
+    needed: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _gradients(poses, weight, needed)
+
+
+def _gradients(poses: Tensor, weight: Tensor, needed: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for the gradients of poses, weight and bias; what nobody asked for is empty."""
+    shapes = (poses.shape, weight.shape, (weight.shape[-3], weight.shape[-1]))
+    first, second, third = (
+        poses.new_empty(shape if need else (0,)) for shape, need in zip(shapes, needed, strict=True)
+    )
+    return first, second, third
+
+
+def _setup_context(ctx, inputs, output) -> None:  # noqa: ANN001
+    poses, weight, bias, _, ctx.leaky, ctx.last_only = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(poses, weight, output[1])
+
+
+def _differentiate(ctx, grad_out: Tensor, _grad_presquash: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
+    needed = list(ctx.needs_input_grad[:3])
+    grads = _backward(*ctx.saved_tensors, grad_out, ctx.leaky, ctx.last_only, needed)
+    return *(grad if need else None for grad, need in zip(grads, needed, strict=True)), None, None, None
+
+
+def _refuse(ctx, *grads: Tensor) -> None:  # noqa: ANN001
+    raise ConfigError("backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)")
+
+
+_forward.register_autograd(_differentiate, setup_context=_setup_context)
+_backward.register_autograd(_refuse)

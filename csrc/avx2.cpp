@@ -1,0 +1,3 @@
+#define ISA avx2
+#define VECTOR_BYTES 32
+#include "stages.inl"

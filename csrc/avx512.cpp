@@ -1,0 +1,3 @@
+#define ISA avx512
+#define VECTOR_BYTES 64
+#include "stages.inl"

@@ -1,0 +1,3 @@
+#define ISA portable
+#define VECTOR_BYTES 16
+#include "stages.inl"

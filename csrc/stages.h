@@ -1,0 +1,58 @@
+// What the driver (dynamic.cpp) asks of one instruction set: see src/torchcaps/ops/dynamic/README.md for the derivation.
+#pragma once
+
+#include <cstdint>
+
+namespace torchcaps {
+
+// Axes as everywhere in torchcaps: B batch, I children, J parents, P and D their pose sizes. Samples go in groups of
+// `lanes`, one sample per vector lane; what is kept per group is [J*D][lanes], called a sheet below.
+template <class T>
+struct Problem {
+  const T* poses;   // [B, I, P]
+  const T* weight;  // [I, J, P, D], or [J, P, D]
+  int64_t batch, children, parents, in_dim, out_dim;
+  int64_t weight_stride;  // from one child's weight to the next one's; 0 when all share one
+  bool leaky;
+
+  int64_t sheet() const { return parents * out_dim; }
+};
+
+// One iteration as the gradients need it, for one group: where the logits come from and what flows back.
+template <class T>
+struct Term {
+  const T* sums;       // sheet: the sum of the parents' poses before this iteration; null where coupling is uniform
+  const T* presquash;  // sheet: the gradient of the iteration's presquash
+};
+
+constexpr int kMaxGroupChunk = 8;
+
+template <class T>
+struct Stages {
+  int lanes;
+  // total += sum over children of coupling * vote; a null `sums` leaves the uniform coupling out.
+  void (*gather)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const T* sums, T* total, T* scratch);
+  // total += sum over children of (gradient of the logit) * vote, given the gradient of the presquash.
+  void (*reverse)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const Term<T>&, T* total, T* scratch);
+  // Gradients of the poses and weights of children [first, last); either may be null. `terms` is [groups][count].
+  void (*gradients)(const Problem<T>&, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
+                    T* grad_poses, T* grad_weight, T* scratch);
+  // presquash = scale * (sum of `parts` partial totals, `stride` apart) + bias.
+  void (*finish)(const Problem<T>&, const T* parts, int count, int64_t stride, T scale, const T* bias, T* presquash);
+  void (*squash)(const Problem<T>&, const T* presquash, T* poses);
+  void (*squash_backward)(const Problem<T>&, const T* presquash, const T* grad_poses, T* grad_presquash);
+  // Between [B, J*D] and the sheet of one group.
+  void (*load)(const Problem<T>&, int64_t group, const T* rows, T* sheet);
+  void (*store)(const Problem<T>&, int64_t group, const T* sheet, T* rows);
+  // How many values of scratch a thread needs for `gather`, `reverse` and `gradients`.
+  int64_t (*scratch)(const Problem<T>&, int count);
+};
+
+template <class T>
+struct Isa {
+  static const Stages<T>* portable();
+  static const Stages<T>* avx2();
+  static const Stages<T>* avx512();
+};
+
+}  // namespace torchcaps
