@@ -199,25 +199,27 @@ struct Kernel {
     }
   }
 
-  // The gradient of one child's votes in one group: a combination of the terms' vectors. `coef` is scratch [count][2][J].
-  static INLINE void vote_gradient(const Problem<T>& q, const Vec* u, const T* weight, const Term<T>* terms, int count,
-                                   bool through, Vec* coef, Vec* grad) {
+  // What one parent adds to the coefficients of one child in one group: coef[2 t] = logit and coef[2 t + 1] = gradient of the
+  // coupling for each term t, J apart.
+  static INLINE void agree(const Problem<T>& q, const Vec* u, const T* weight, int64_t j, const Term<T>* terms, int count,
+                           bool through, Vec* coef) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim;
-    bool uniform_only = true;
-    for (int t = 0; t < count; ++t) uniform_only = uniform_only && !terms[t].sums;
-    for (int64_t j = 0; j < J && !uniform_only; ++j) {
-      for (int t = 0; t < count; ++t) coef[(2 * t) * J + j] = coef[(2 * t + 1) * J + j] = Vec{};
-      blocks(D, [&](auto n, int64_t d) {
-        constexpr int N = decltype(n)::value;
-        Vec vote_[N];
-        vote<N>(u, weight + j * P * D + d, P, D, vote_);
-        for (int t = 0; t < count; ++t) {
-          if (!terms[t].sums) continue;
-          coef[(2 * t) * J + j] += dot<N>(vote_, vecs(terms[t].sums) + j * D + d);
-          if (through) coef[(2 * t + 1) * J + j] += dot<N>(vote_, vecs(terms[t].presquash) + j * D + d);
-        }
-      });
-    }
+    for (int t = 0; t < count; ++t) coef[(2 * t) * J + j] = coef[(2 * t + 1) * J + j] = Vec{};
+    blocks(D, [&](auto n, int64_t d) {
+      constexpr int N = decltype(n)::value;
+      Vec vote_[N];
+      vote<N>(u, weight + j * P * D + d, P, D, vote_);
+      for (int t = 0; t < count; ++t) {
+        if (!terms[t].sums) continue;
+        coef[(2 * t) * J + j] += dot<N>(vote_, vecs(terms[t].sums) + j * D + d);
+        if (through) coef[(2 * t + 1) * J + j] += dot<N>(vote_, vecs(terms[t].presquash) + j * D + d);
+      }
+    });
+  }
+
+  // Logits become coupling, gradients of the coupling become gradients of the logits.
+  static INLINE void settle(const Problem<T>& q, const Term<T>* terms, int count, bool through, Vec* coef) {
+    const int64_t J = q.parents;
     const Vec uniform = splat(T(1) / T(J + (q.leaky ? 1 : 0)));
     for (int t = 0; t < count; ++t) {
       Vec* coupling = coef + (2 * t) * J;
@@ -228,106 +230,116 @@ struct Kernel {
         for (int64_t j = 0; j < J; ++j) coupling[j] = uniform;
       }
     }
-    for (int64_t j = 0; j < J; ++j)
-      blocks(D, [&](auto n, int64_t d) {
-        constexpr int N = decltype(n)::value;
-        Vec sum[N];
-        for (int k = 0; k < N; ++k) sum[k] = Vec{};
-        for (int t = 0; t < count; ++t) {
-          const Vec a = coef[(2 * t) * J + j];
-          const Vec* x = vecs(terms[t].presquash) + j * D + d;
-#pragma GCC unroll 16
-          for (int k = 0; k < N; ++k) sum[k] += a * x[k];
-          if (!through || !terms[t].sums) continue;
-          const Vec b = coef[(2 * t + 1) * J + j];
-          const Vec* y = vecs(terms[t].sums) + j * D + d;
-#pragma GCC unroll 16
-          for (int k = 0; k < N; ++k) sum[k] += b * y[k];
-        }
-        for (int k = 0; k < N; ++k) grad[j * D + d + k] = sum[k];
-      });
   }
 
-  // grad_pose[p] = sum over j, d of grad[j][d] * weight[j][p][d], for N neighbouring values of P.
-  template <int N>
-  static INLINE void pose_gradient(const Problem<T>& q, const T* weight, const Vec* grad, Vec* out) {
-    const int64_t J = q.parents, P = q.in_dim, D = q.out_dim;
-    Vec sum[N];
-    for (int k = 0; k < N; ++k) sum[k] = Vec{};
-    for (int64_t j = 0; j < J; ++j)
-      for (int64_t d = 0; d < D; ++d) {
-        const Vec g = grad[j * D + d];
-        const T* column = weight + j * P * D + d;
+  // The gradient of one child's vote for parent j in one group, [D]: a combination of the terms' vectors.
+  static INLINE void vote_gradient(const Problem<T>& q, int64_t j, const Term<T>* terms, int count, bool through,
+                                   const Vec* coef, Vec* grad) {
+    const int64_t J = q.parents, D = q.out_dim;
+    blocks(D, [&](auto n, int64_t d) {
+      constexpr int N = decltype(n)::value;
+      Vec sum[N];
+      for (int k = 0; k < N; ++k) sum[k] = Vec{};
+      for (int t = 0; t < count; ++t) {
+        const Vec a = coef[(2 * t) * J + j];
+        const Vec* x = vecs(terms[t].presquash) + j * D + d;
 #pragma GCC unroll 16
-        for (int k = 0; k < N; ++k) sum[k] += g * column[k * D];
+        for (int k = 0; k < N; ++k) sum[k] += a * x[k];
+        if (!through || !terms[t].sums) continue;
+        const Vec b = coef[(2 * t + 1) * J + j];
+        const Vec* y = vecs(terms[t].sums) + j * D + d;
+#pragma GCC unroll 16
+        for (int k = 0; k < N; ++k) sum[k] += b * y[k];
       }
+      for (int k = 0; k < N; ++k) grad[d + k] = sum[k];
+    });
+  }
+
+  // out[p] += sum over d of grad[d] * weight[p][d], for N neighbouring values of P.
+  template <int N>
+  static INLINE void pose_gradient(const T* weight, int64_t out_dim, const Vec* grad, Vec* out) {
+    Vec sum[N];
+    for (int k = 0; k < N; ++k) sum[k] = out[k];
+    for (int64_t d = 0; d < out_dim; ++d) {
+      const Vec g = grad[d];
+      const T* column = weight + d;
+#pragma GCC unroll 16
+      for (int k = 0; k < N; ++k) sum[k] += g * column[k * out_dim];
+    }
     for (int k = 0; k < N; ++k) out[k] = sum[k];
   }
 
-  // weight_grad[j][p][d] += sum over groups and lanes of pose[p] * grad[j][d].
-  static void weight_gradient(const Problem<T>& q, int groups, const Vec* pose, int64_t pose_step, const Vec* grad,
-                              T* out) {
-    const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, sheet = J * D;
+  // out[p][d] += sum over groups and lanes of pose[p] * grad[d].
+  static INLINE void weight_gradient(const Problem<T>& q, int groups, const Vec* pose, int64_t pose_step,
+                                     const Vec* grad, T* out) {
+    const int64_t P = q.in_dim, D = q.out_dim;
     const int64_t whole_p = P - P % kTileP, whole_d = D - D % kTileD;
-    for (int64_t j = 0; j < J; ++j) {
-      T* target = out + j * P * D;
-      for (int64_t d = 0; d < whole_d; d += kTileD)
-        for (int64_t p = 0; p < whole_p; p += kTileP) {
-          Vec sum[L];
-          for (int k = 0; k < L; ++k) sum[k] = Vec{};
-          for (int g = 0; g < groups; ++g) {
-            const Vec* x = pose + g * pose_step + p;
-            const Vec* y = grad + g * sheet + j * D + d;
+    for (int64_t d = 0; d < whole_d; d += kTileD)
+      for (int64_t p = 0; p < whole_p; p += kTileP) {
+        Vec sum[L];
+        for (int k = 0; k < L; ++k) sum[k] = Vec{};
+        for (int g = 0; g < groups; ++g) {
+          const Vec* x = pose + g * pose_step + p;
+          const Vec* y = grad + g * D + d;
 #pragma GCC unroll 16
-            for (int a = 0; a < kTileP; ++a)
-#pragma GCC unroll 4
-              for (int b = 0; b < kTileD; ++b) sum[a * kTileD + b] += x[a] * y[b];
-          }
-          const Vec result = add_across<L>(sum);
           for (int a = 0; a < kTileP; ++a)
-            for (int b = 0; b < kTileD; ++b) target[(p + a) * D + d + b] += result[a * kTileD + b];
+#pragma GCC unroll 4
+            for (int b = 0; b < kTileD; ++b) sum[a * kTileD + b] += x[a] * y[b];
         }
-      // What the tiles leave over: the last values of P for all of D, and the last of D for the others.
-      for (int64_t p = 0; p < P; ++p)
-        for (int64_t d = p < whole_p ? whole_d : 0; d < D; ++d) {
-          Vec sum{};
-          for (int g = 0; g < groups; ++g) sum += pose[g * pose_step + p] * grad[g * sheet + j * D + d];
-          T result{};
-          for (int l = 0; l < L; ++l) result += sum[l];
-          target[p * D + d] += result;
-        }
-    }
+        const Vec result = add_across<L>(sum);
+        for (int a = 0; a < kTileP; ++a)
+          for (int b = 0; b < kTileD; ++b) out[(p + a) * D + d + b] += result[a * kTileD + b];
+      }
+    // What the tiles leave over: the last values of P for all of D, and the last of D for the others.
+    for (int64_t p = 0; p < P; ++p)
+      for (int64_t d = p < whole_p ? whole_d : 0; d < D; ++d) {
+        Vec sum{};
+        for (int g = 0; g < groups; ++g) sum += pose[g * pose_step + p] * grad[g * D + d];
+        T result{};
+        for (int l = 0; l < L; ++l) result += sum[l];
+        out[p * D + d] += result;
+      }
   }
 
+  // Parents go in the outer loops, so that what belongs to one parent stays in the first-level cache for a block of children.
   static void gradients(const Problem<T>& q, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
                         T* grad_poses, T* grad_weight, T* scratch) {
-    const int64_t P = q.in_dim, step = child_block(q), width = q.children * P, sheet = q.sheet();
-    const int64_t weight_size = q.parents * P * q.out_dim, groups = (q.batch + L - 1) / L;
-    Vec* pose = vecs(scratch);
-    Vec* pose_grad = pose + kMaxGroupChunk * step * P;
-    Vec* grad = pose_grad + kMaxGroupChunk * step * P;
-    Vec* coef = grad + kMaxGroupChunk * sheet;
+    const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;
+    const int64_t groups = (q.batch + L - 1) / L, coefs = 2 * count * J;
+    Vec* pose = vecs(scratch);                            // [groups of the chunk][children of the block][P]
+    Vec* pose_grad = pose + kMaxGroupChunk * step * P;    // the same
+    Vec* coef = pose_grad + kMaxGroupChunk * step * P;    // [groups][children][coefs]
+    Vec* grad = coef + kMaxGroupChunk * step * coefs;     // [groups][D]
     for (int64_t chunk = 0; chunk < groups; chunk += kMaxGroupChunk) {
       const int here = chunk + kMaxGroupChunk < groups ? kMaxGroupChunk : int(groups - chunk);
+      const Term<T>* mine = terms + chunk * count;
       for (int64_t block = first; block < last; block += step) {
         const int64_t size = block + step < last ? step : last - block;
-        for (int g = 0; g < here; ++g)
-          load_columns(q.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
-                       pose + g * step * P);
-        for (int64_t c = 0; c < size; ++c) {
-          const T* weight = q.weight + (block + c) * q.weight_stride;
-          for (int g = 0; g < here; ++g) {
-            Vec* mine = grad + g * sheet;
-            vote_gradient(q, pose + (g * step + c) * P, weight, terms + (chunk + g) * count, count, through, coef, mine);
-            if (!grad_poses) continue;
-            Vec* out = pose_grad + (g * step + c) * P;
-            int64_t p = 0;
-            for (; p + 8 <= P; p += 8) pose_gradient<8>(q, weight + p * q.out_dim, mine, out + p);
-            for (; p < P; ++p) pose_gradient<1>(q, weight + p * q.out_dim, mine, out + p);
-          }
-          if (grad_weight)
-            weight_gradient(q, here, pose + c * P, step * P, grad, grad_weight + (q.weight_stride ? (block + c) * weight_size : 0));
+        const T* weight = q.weight + block * q.weight_stride;
+        for (int g = 0; g < here; ++g) {
+          Vec* u = pose + g * step * P;
+          load_columns(q.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P, u);
+          for (int64_t k = 0; k < step * P; ++k) pose_grad[g * step * P + k] = Vec{};
+          Vec* to = coef + g * step * coefs;
+          for (int64_t j = 0; j < J; ++j)
+            for (int64_t c = 0; c < size; ++c)
+              agree(q, u + c * P, weight + c * q.weight_stride, j, mine + g * count, count, through, to + c * coefs);
+          for (int64_t c = 0; c < size; ++c) settle(q, mine + g * count, count, through, to + c * coefs);
         }
+        for (int64_t j = 0; j < J; ++j)
+          for (int64_t c = 0; c < size; ++c) {
+            const T* w = weight + c * q.weight_stride + j * P * D;
+            for (int g = 0; g < here; ++g) {
+              vote_gradient(q, j, mine + g * count, count, through, coef + (g * step + c) * coefs, grad + g * D);
+              Vec* out = pose_grad + (g * step + c) * P;
+              int64_t p = grad_poses ? 0 : P;
+              for (; p + 8 <= P; p += 8) pose_gradient<8>(w + p * D, D, grad + g * D, out + p);
+              for (; p < P; ++p) pose_gradient<1>(w + p * D, D, grad + g * D, out + p);
+            }
+            if (grad_weight)
+              weight_gradient(q, here, pose + c * P, step * P, grad,
+                              grad_weight + (block + c) * q.weight_stride + j * P * D);
+          }
         for (int g = 0; g < here && grad_poses; ++g)
           store_columns(grad_poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
                         pose_grad + g * step * P);
@@ -388,7 +400,7 @@ struct Kernel {
   static int64_t scratch(const Problem<T>& q, int count) {
     const int64_t poses = child_block(q) * q.in_dim;
     const int64_t pass = poses + q.sheet() + 2 * q.parents;
-    const int64_t last = kMaxGroupChunk * (2 * poses + q.sheet()) + 2 * count * q.parents;
+    const int64_t last = kMaxGroupChunk * (2 * poses + child_block(q) * 2 * count * q.parents + q.out_dim);
     return (pass > last ? pass : last) * L;
   }
 

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError
-from torchcaps.ops.dynamic import cpu, matmul, triton
+from torchcaps.ops.dynamic import cpu, triton
 from torchcaps.ops.votes import check_poses_and_weight
 
-Backend = Literal["auto", "reference", "torch", "cpu", "triton"]
+Backend = Literal["auto", "reference", "cpu", "triton"]
 
-# The twins of each algorithm, fastest first. A twin is a module with three functions:
+# The twins of each algorithm. A twin is a module with three functions; `cpu` has a fourth, `why_missing`, because it can be
+# absent from a machine that it could serve:
 #   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
-TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu, "torch": matmul}}
+TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu}}
 
 _warned = False
 
@@ -37,7 +38,7 @@ def kernels() -> list[Kernel]:
     """Every fast twin, on the device it is made for, in float32.
 
     >>> [kernel.backend for kernel in kernels() if kernel.algorithm == "dynamic"]
-    ['triton', 'cpu', 'torch']
+    ['triton', 'cpu']
     """
     found: list[Kernel] = []
     for algorithm, twins in TWINS.items():
@@ -76,9 +77,9 @@ def choose(backend: str, algorithm: str, device: torch.device, dtype: torch.dtyp
         return backend
     for name, twin in twins.items():
         if twin.why_not(device, dtype) is None:
-            if name == "torch":
-                _warn_without_kernel(twins["cpu"], device)
             return name
+    if device.type == "cpu" and "cpu" in twins:
+        _warn_once(twins["cpu"].why_missing())
     return "reference"
 
 
@@ -94,10 +95,9 @@ def route(
     return TWINS[algorithm][name].route(poses, weight, bias, **options)
 
 
-def _warn_without_kernel(twin: ModuleType, device: torch.device) -> None:
+def _warn_once(reason: str | None) -> None:
     global _warned
-    if _warned or device.type != "cpu" or torch.compiler.is_compiling():
+    if reason is None or _warned or torch.compiler.is_compiling():
         return
     _warned = True
-    reason = twin.why_not(device, torch.float32)
-    warnings.warn(f"routing runs without its CPU kernel, several times slower ({reason})", stacklevel=2)
+    warnings.warn(f"routing runs without its CPU kernel, many times slower ({reason})", stacklevel=2)

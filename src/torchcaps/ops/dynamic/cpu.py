@@ -1,18 +1,18 @@
-"""The C++ twin of dynamic routing: from poses and weight to parents, votes recomputed and never stored (see README.md)."""
+"""The C++ twin of dynamic routing: from poses and weight to parents, without storing votes (see README.md)."""
 
 from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import torchcaps
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops.dynamic import matmul
-from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
-from torchcaps.ops.votes import check_poses_and_weight
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options, dynamic_routing
+from torchcaps.ops.votes import check_poses_and_weight, vote
 
 LIBRARY = "_kernels.so"
 REMEDY = "install torchcaps again where there is a C++17 compiler (GCC or Clang)"
@@ -43,6 +43,11 @@ _COMPUTED_IN = {
 }
 
 
+def why_missing() -> str | None:
+    """None where the kernel is there, otherwise the reason and the remedy."""
+    return _detail if _library is None else None
+
+
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     """None where the kernel can serve, otherwise the reason and the remedy."""
     if _library is None:
@@ -70,8 +75,8 @@ def route(
 ) -> Tensor:
     """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D].
 
-    Types of 16 bits are computed in float32; the result has the type that poses and weight promote to. First derivatives
-    only: the gradient of a gradient is an error.
+    Types of 16 bits are computed in float32; the result has the type that poses and weight promote to. There are first
+    derivatives only: the gradient of a gradient is an error.
 
     >>> route(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).shape
     torch.Size([2, 10, 16])
@@ -81,7 +86,8 @@ def route(
     if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
         raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
     if 0 in poses.shape or 0 in weight.shape:
-        return matmul.route(poses, weight, bias, iters=iters, leaky=leaky, grad=grad)
+        # Nothing to compute, but a shape and a graph to give back.
+        return dynamic_routing(vote(poses, weight), bias=bias, iters=iters, leaky=leaky, grad=grad).poses
     result = torch.promote_types(poses.dtype, weight.dtype)
     dtype = _COMPUTED_IN[result]
     bias = None if bias is None else bias.to(dtype)
@@ -95,7 +101,9 @@ def _call(name: str, tensors: list[Tensor | None], sizes: list[int], dtype: torc
     function = getattr(_library, f"torchcaps_dynamic_{name}_{_SUFFIX[dtype]}")
     pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in tensors]
     if function(*pointers, (ctypes.c_int64 * len(sizes))(*sizes), torch.get_num_threads()) != 0:
-        raise MemoryError(f"dynamic routing of {sizes[0]} samples with {sizes[1]} children found no memory for its sums")
+        raise MemoryError(
+            f"dynamic routing of {sizes[0]} samples with {sizes[1]} children found no memory for its sums"
+        )
 
 
 def _sizes(poses: Tensor, weight: Tensor, iters: int, leaky: bool, last_only: bool) -> list[int]:
@@ -166,20 +174,22 @@ def _gradients(poses: Tensor, weight: Tensor, needed: list[bool]) -> tuple[Tenso
     return first, second, third
 
 
-def _setup_context(ctx, inputs, output) -> None:  # noqa: ANN001
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     poses, weight, bias, _, ctx.leaky, ctx.last_only = inputs
     ctx.has_bias = bias is not None
     ctx.save_for_backward(poses, weight, output[1])
 
 
-def _differentiate(ctx, grad_out: Tensor, _grad_presquash: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
+def _differentiate(ctx: Any, grad_out: Tensor, _grad_presquash: Tensor) -> tuple[Tensor | None, ...]:
     needed = list(ctx.needs_input_grad[:3])
     grads = _backward(*ctx.saved_tensors, grad_out, ctx.leaky, ctx.last_only, needed)
     return *(grad if need else None for grad, need in zip(grads, needed, strict=True)), None, None, None
 
 
-def _refuse(ctx, *grads: Tensor) -> None:  # noqa: ANN001
-    raise ConfigError("backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)")
+def _refuse(ctx: Any, *grads: Tensor) -> None:
+    raise ConfigError(
+        "backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)"
+    )
 
 
 _forward.register_autograd(_differentiate, setup_context=_setup_context)

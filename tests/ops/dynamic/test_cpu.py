@@ -1,0 +1,337 @@
+import ctypes
+import itertools
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import torchcaps as tc
+from torchcaps import ops
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops.dynamic import cpu
+from torchcaps.testing import assert_matches
+
+CPU = torch.device("cpu")
+LEVELS = ["portable", "avx2", "avx512"]
+missing = cpu.why_missing()
+needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+
+def reference(poses: Tensor, weight: Tensor, bias: Tensor | None = None, **options) -> Tensor:
+    return ops.dynamic_routing(ops.vote(poses, weight), bias=bias, **options).poses
+
+
+def make_inputs(sizes: tuple[int, ...], *, shared: bool = False, bias: bool = True, scale: float = 1.0):
+    batch, children, parents, in_dim, out_dim = sizes
+    generator = torch.Generator().manual_seed(sum(sizes))
+    poses = scale * torch.randn(batch, children, in_dim, generator=generator)
+    weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim, generator=generator)
+    vector = 0.1 * torch.randn(parents, out_dim, generator=generator) if bias else None
+    return [poses, weight, vector]
+
+
+def check(inputs, dtype: torch.dtype = torch.float32, **options) -> None:
+    assert_matches(
+        lambda *tensors: cpu.route(*tensors, **options),
+        lambda *tensors: reference(*tensors, **options),
+        inputs,
+        dtype=dtype,
+    )
+
+
+# Batch, children, parents, child pose, parent pose: around the sizes of vectors (2 to 16) and of blocks of children.
+SIZES = [
+    (1, 1, 1, 1, 1),
+    (2, 1, 4, 3, 5),
+    (3, 7, 1, 4, 4),
+    (5, 9, 3, 8, 16),
+    (16, 20, 10, 8, 16),
+    (17, 33, 2, 5, 7),
+    (33, 12, 4, 16, 31),
+    (4, 70, 3, 65, 3),
+    (140, 3, 2, 2, 9),
+]
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_odd_sizes(sizes, shared: bool, dtype: torch.dtype) -> None:
+    check(make_inputs(sizes, shared=shared), dtype)
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("iters", "leaky", "grad", "bias"),
+    list(itertools.product([1, 2, 3, 5], [False, True], ["all", "last"], [False, True])),
+)
+def test_options(iters: int, leaky: bool, grad: str, bias: bool) -> None:
+    check(make_inputs((6, 40, 5, 4, 12), bias=bias), iters=iters, leaky=leaky, grad=grad)
+
+
+@needs_kernel
+def test_digitcaps_is_at_least_half_as_exact_as_eager() -> None:
+    check(make_inputs((32, 1152, 10, 8, 16), scale=0.3))
+
+
+@needs_kernel
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e3])
+def test_zero_tiny_and_huge_votes(scale: float) -> None:
+    check(make_inputs((4, 20, 3, 8, 16), scale=scale))
+    check(make_inputs((4, 20, 3, 8, 16), scale=scale, bias=False), leaky=True)
+
+
+@needs_kernel
+def test_nan_is_not_swallowed() -> None:
+    poses, weight, _ = make_inputs((2, 5, 3, 4, 4))
+    poses[1, 2, 0] = float("nan")
+    out = cpu.route(poses, weight)
+    assert out[1].isnan().all()
+    assert out[0].isfinite().all()
+
+
+@needs_kernel
+def test_tensors_that_are_not_contiguous() -> None:
+    poses, weight, bias = make_inputs((6, 10, 4, 8, 5))
+    assert poses is not None
+    assert weight is not None
+    assert bias is not None
+    check([poses.transpose(0, 1).contiguous().transpose(0, 1), weight.mT.contiguous().mT, bias.T.contiguous().T])
+    check([poses[:, ::2], weight[::2], bias])
+    expanded = poses[:1].expand(6, -1, -1)
+    assert torch.equal(cpu.route(expanded, weight), cpu.route(expanded.contiguous(), weight))
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "needed", [(True, False, False), (False, True, False), (False, False, True), (True, False, True)]
+)
+def test_only_what_needs_a_gradient_gets_one(needed: tuple[bool, ...]) -> None:
+    inputs = make_inputs((5, 9, 3, 8, 16))
+    every = [tensor.clone().requires_grad_() for tensor in inputs]
+    some = [tensor.clone().requires_grad_(need) for tensor, need in zip(inputs, needed, strict=True)]
+    for leaves in (every, some):
+        cpu.route(*leaves).square().sum().backward()
+    for whole, part, need in zip(every, some, needed, strict=True):
+        assert torch.equal(whole.grad, part.grad) if need else part.grad is None
+
+
+@needs_kernel
+def test_no_grad_and_inference_mode_give_the_same() -> None:
+    inputs = make_inputs((5, 9, 3, 8, 16))
+    expected = cpu.route(*inputs)
+    with torch.no_grad():
+        assert torch.equal(cpu.route(*inputs), expected)
+    with torch.inference_mode():
+        assert torch.equal(cpu.route(*inputs), expected)
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", [(0, 4, 3, 8, 5), (2, 0, 3, 8, 5)])
+def test_nothing_to_route(shape: tuple[int, ...]) -> None:
+    poses, weight, bias = make_inputs(shape)
+    poses = poses.requires_grad_()
+    out = cpu.route(poses, weight, bias)
+    out.sum().backward()
+    assert out.shape == (shape[0], 3, 5)
+    assert torch.equal(out, reference(poses, weight, bias))
+
+
+@needs_kernel
+@pytest.mark.parametrize("shared", [False, True])
+def test_threads_do_not_change_a_bit(shared: bool) -> None:
+    inputs = [tensor.requires_grad_() for tensor in make_inputs((70, 300, 4, 8, 16), shared=shared)]
+    before = torch.get_num_threads()
+    results = []
+    for threads in (1, 2, 5, 2):
+        torch.set_num_threads(threads)
+        out = cpu.route(*inputs)
+        results.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+    torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@needs_kernel
+def test_samples_do_not_touch_each_other() -> None:
+    poses, weight, bias = make_inputs((19, 30, 3, 8, 16))
+    whole = cpu.route(poses, weight, bias)
+    torch.testing.assert_close(cpu.route(poses[18:], weight, bias), whole[18:], rtol=1e-6, atol=1e-7)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_are_computed_in_thirty_two(dtype: torch.dtype) -> None:
+    poses, weight, bias = (tensor.to(dtype).requires_grad_() for tensor in make_inputs((4, 20, 3, 8, 16)))
+    out = cpu.route(poses, weight, bias)
+    out.sum().backward()
+    assert out.dtype == poses.grad.dtype == weight.grad.dtype == bias.grad.dtype == dtype
+    assert torch.equal(out, cpu.route(poses.float(), weight.float(), bias.float()).to(dtype))
+
+
+@needs_kernel
+def test_autocast_routes_in_float32() -> None:
+    layer = tc.nn.CapsLinear(20, 3, 8, 16, bias=True, backend="cpu")
+    poses = torch.randn(4, 20, 8)
+    children = tc.Capsules(poses.bfloat16(), poses.norm(dim=-1))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer(children).poses
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, layer(tc.Capsules(poses.bfloat16().float(), poses.norm(dim=-1))).poses)
+
+
+@needs_kernel
+def test_opcheck() -> None:
+    for bias, needed in ((True, [True, True, True]), (False, [True, False, False])):
+        inputs = [None if t is None else t.requires_grad_() for t in make_inputs((3, 9, 3, 4, 6), bias=bias)]
+        torch.library.opcheck(torch.ops.torchcaps.dynamic_routing.default, (*inputs, 3, False, False))
+        poses, weight = torch.randn(3, 9, 4), torch.randn(9, 3, 4, 6)
+        presquash, grad = torch.randn(3, 3, 3, 6), torch.randn(3, 3, 6)
+        arguments = (poses, weight, presquash, grad, False, False, needed)
+        torch.library.opcheck(torch.ops.torchcaps.dynamic_routing_backward.default, arguments)
+
+
+@needs_kernel
+def test_compiled_layer_is_one_graph_and_gives_the_same() -> None:
+    layer = tc.nn.CapsLinear(20, 3, 8, 16, bias=True, backend="auto")
+    poses = torch.randn(4, 20, 8, requires_grad=True)
+    expected = layer(tc.Capsules(poses, poses.norm(dim=-1))).poses
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    got = compiled(tc.Capsules(poses, poses.norm(dim=-1))).poses
+    assert torch.equal(got, expected)
+    grads = [torch.autograd.grad(out.sum(), [poses, layer.weight]) for out in (got, expected)]
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+class PosesOnly(torch.nn.Module):
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, poses: Tensor) -> Tensor:
+        return self.layer(tc.Capsules(poses, poses.norm(dim=-1))).poses
+
+
+@needs_kernel
+def test_exported_layer_holds_the_kernel_and_takes_any_batch() -> None:
+    model = PosesOnly(tc.nn.CapsLinear(20, 3, 8, 16, bias=True)).eval()
+    program = torch.export.export(model, (torch.randn(4, 20, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    assert "torchcaps.dynamic_routing" in str(program.graph)
+    poses = torch.randn(7, 20, 8)
+    assert torch.equal(program.module()(poses), model(poses))
+
+
+@needs_kernel
+def test_gradient_of_a_gradient_says_what_to_use() -> None:
+    poses, weight, _ = (tensor.requires_grad_() for tensor in make_inputs((2, 5, 3, 4, 4)))
+    (grad,) = torch.autograd.grad(cpu.route(poses, weight).sum(), poses, create_graph=True)
+    with pytest.raises(ConfigError, match="backend: expected 'reference' for the gradient of a gradient, got 'cpu'"):
+        grad.sum().backward()
+
+
+def test_bias_of_another_shape() -> None:
+    with pytest.raises(ShapeError, match=r"bias: expected \(3, 4\), got \(4, 3\)"):
+        cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4), torch.ones(4, 3))
+
+
+def test_missing_and_broken_libraries_are_told_apart(tmp_path: Path) -> None:
+    library, reason = cpu.load([str(tmp_path)])
+    assert library is None
+    assert "was not built; install torchcaps again where there is a C++17 compiler" in reason
+    (tmp_path / cpu.LIBRARY).write_text("no library")
+    library, reason = cpu.load([str(tmp_path)])
+    assert library is None
+    assert "does not load" in reason
+
+
+def test_reasons_not_to_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_library", object())
+    assert cpu.why_not(CPU, torch.float32) is None
+    assert "got tensors on cuda" in str(cpu.why_not(torch.device("cuda"), torch.float32))
+    assert "got torch.int64" in str(cpu.why_not(CPU, torch.int64))
+    monkeypatch.setattr(cpu, "_library", None)
+    monkeypatch.setattr(cpu, "_detail", "gone")
+    assert cpu.why_not(CPU, torch.float32) == cpu.why_missing() == "gone"
+    with pytest.raises(ConfigError, match=r"backend: expected one that is available, got 'cpu' \(gone\)"):
+        cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4))
+
+
+@needs_kernel
+def test_no_memory_is_an_error_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        @staticmethod
+        def torchcaps_dynamic_forward_f32(*arguments: object) -> int:
+            return 1
+
+    monkeypatch.setattr(cpu, "_library", Full())
+    with pytest.raises(MemoryError, match="dynamic routing of 2 samples with 5 children found no memory"):
+        cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4))
+
+
+@needs_kernel
+def test_instruction_set_is_the_one_asked_for() -> None:
+    assert cpu.describe() in LEVELS
+    assert cpu.describe() == os.environ.get("TORCHCAPS_CPU", cpu.describe())
+
+
+# Each instruction set needs a process of its own, because it is chosen once.
+@needs_kernel
+@pytest.mark.parametrize("level", LEVELS)
+def test_lower_instruction_sets(level: str) -> None:
+    if LEVELS.index(level) >= LEVELS.index(cpu.describe()):
+        pytest.skip("only what is below the one that this process tests")
+    names = ("test_instruction_set_is_the_one_asked_for", "test_odd_sizes", "test_options")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(f"{__file__}::{name}" for name in names)],
+        env={**os.environ, "TORCHCAPS_CPU": level, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@needs_kernel
+def test_a_forked_child_computes_the_same() -> None:
+    inputs = make_inputs((64, 300, 4, 8, 16))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    expected = cpu.route(*inputs)
+    with warnings.catch_warnings():
+        # Python warns of forking a process with threads; that is the case to be tested.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None)
+        libc.alarm(30)
+        os._exit(0 if torch.equal(cpu.route(*inputs), expected) else 1)
+    _, status = os.waitpid(child, 0)
+    torch.set_num_threads(before)
+    assert os.WIFEXITED(status)
+    assert os.WEXITSTATUS(status) == 0
+
+
+class Routed(torch.utils.data.Dataset):
+    def __init__(self) -> None:
+        self.inputs = make_inputs((32, 100, 4, 8, 16))
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Tensor:
+        torch.set_num_threads(2)
+        return cpu.route(*self.inputs)
+
+
+@needs_kernel
+def test_data_loader_workers_compute_the_same() -> None:
+    data = Routed()
+    expected = data[0]
+    loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=2, timeout=60)
+    assert all(torch.equal(result, expected) for result in loader)
