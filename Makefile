@@ -19,7 +19,7 @@ docs: $(VENV)/ready
 	@echo "docs/_build/index.html"
 
 # The environment is made anew whenever what it is made of changes.
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs]'
 	touch $@

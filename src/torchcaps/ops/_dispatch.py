@@ -15,8 +15,8 @@ from torchcaps.ops.votes import check_poses_and_weight
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
-# The twins of each algorithm. A twin is a module with three functions; `cpu` has a fourth, `why_missing`, because it can be
-# absent from a machine that it could serve:
+# The twins of each algorithm. A twin is a module with three functions (`cpu` has a fourth, `why_missing`, since it can
+# be absent from a machine that it could serve):
 #   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
