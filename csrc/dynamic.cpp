@@ -1,5 +1,5 @@
-// Dynamic routing from poses and weight, without storing votes: which stage runs when, and on which thread. The stages are in
-// stages.inl, the mathematics in src/torchcaps/ops/dynamic/README.md.
+// Dynamic routing from poses and weight, without storing votes: which stage runs when, and on which thread. The stages
+// are in stages.inl, the mathematics in src/torchcaps/ops/dynamic/README.md.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +53,8 @@ struct Sizes {
 
 template <class T>
 struct Memory {
-  explicit Memory(int64_t count) : values(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64))) {
+  explicit Memory(int64_t count) {
+    values = static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64));
     if (!values) throw std::bad_alloc();
   }
   ~Memory() { std::free(values); }
@@ -62,8 +63,8 @@ struct Memory {
   T* values;
 };
 
-// How the children are divided for a pass whose sums are then added up. It depends on the sizes alone, never on the number of
-// threads, so that the sums do not either.
+// How the children are divided for a pass whose sums are then added up. It depends on the sizes alone, never on the
+// number of threads, so that the sums do not either.
 struct Plan {
   int64_t groups, group_blocks, ranges, per_range, tile;
 };
@@ -160,7 +161,8 @@ void backward(const T* poses, const T* weight, const T* presquash, const T* grad
   // Children go to threads in pieces; where all share one weight each of a few fixed pieces has sums of its own.
   const int64_t weight_size = s.parents * s.in_dim * s.out_dim;
   const int64_t step = std::max<int64_t>(1, 64 / s.in_dim);
-  const int64_t piece = s.shared ? (s.children + 15) / 16 : step, pieces = (s.children + piece - 1) / std::max<int64_t>(piece, 1);
+  const int64_t piece = s.shared ? (s.children + 15) / 16 : step;
+  const int64_t pieces = (s.children + piece - 1) / piece;
   const bool apart = s.shared && grad_weight;
   Memory<T> memory(all * (2 * R + 3 + plan.ranges) + size * private_size + (apart ? pieces * weight_size : 0));
   T* sums = memory.values;
@@ -205,8 +207,7 @@ void backward(const T* poses, const T* weight, const T* presquash, const T* grad
     if (!grad_poses && !grad_weight) return;
     team.each(pieces, [&](int64_t item) {
       const int64_t first = item * piece, last = std::min(first + piece, s.children);
-      T* own_weight = grad_weight;
-      if (apart) own_weight = parts + item * weight_size;
+      T* own_weight = apart ? parts + item * weight_size : grad_weight;
       if (grad_weight) {
         T* begin = apart ? own_weight : grad_weight + first * weight_size;
         std::fill(begin, begin + (apart ? 1 : last - first) * weight_size, T(0));
@@ -253,14 +254,14 @@ extern "C" {
 EXPORT const char* torchcaps_instruction_set() { return torchcaps::kNames[int(torchcaps::level())]; }
 
 #define ENTRIES(T, SUFFIX)                                                                                             \
-  EXPORT int torchcaps_dynamic_forward_##SUFFIX(const T* poses, const T* weight, const T* bias, T* out, T* presquash,         \
-                                         const int64_t* sizes, int threads) {                                          \
+  EXPORT int torchcaps_dynamic_forward_##SUFFIX(const T* poses, const T* weight, const T* bias, T* out,                \
+                                                T* presquash, const int64_t* sizes, int threads) {                     \
     const auto& s = *reinterpret_cast<const torchcaps::Sizes*>(sizes);                                                 \
     return torchcaps::guarded([&] { torchcaps::forward<T>(poses, weight, bias, out, presquash, s, threads); });        \
   }                                                                                                                    \
-  EXPORT int torchcaps_dynamic_backward_##SUFFIX(const T* poses, const T* weight, const T* presquash, const T* grad_out,      \
-                                          T* grad_poses, T* grad_weight, T* grad_bias, const int64_t* sizes,           \
-                                          int threads) {                                                               \
+  EXPORT int torchcaps_dynamic_backward_##SUFFIX(const T* poses, const T* weight, const T* presquash,                  \
+                                                 const T* grad_out, T* grad_poses, T* grad_weight,                     \
+                                                 T* grad_bias, const int64_t* sizes, int threads) {                    \
     const auto& s = *reinterpret_cast<const torchcaps::Sizes*>(sizes);                                                 \
     return torchcaps::guarded([&] {                                                                                    \
       torchcaps::backward<T>(poses, weight, presquash, grad_out, grad_poses, grad_weight, grad_bias, s, threads);      \

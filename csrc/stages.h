@@ -1,4 +1,4 @@
-// What the driver (dynamic.cpp) asks of one instruction set: see src/torchcaps/ops/dynamic/README.md for the derivation.
+// What the driver (dynamic.cpp) asks of one instruction set; the derivation is in src/torchcaps/ops/dynamic/README.md.
 #pragma once
 
 #include <cstdint>

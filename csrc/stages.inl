@@ -1,4 +1,4 @@
-// The work on one group of samples, for one instruction set. VECTOR_BYTES and ISA are set by the file that includes this.
+// The work on one group of samples, for one instruction set: whoever includes this has set VECTOR_BYTES and ISA.
 #include <cmath>
 #include <cstdint>
 
@@ -14,7 +14,7 @@ struct Kernel {
   using Vec = typename Lanes<T, VECTOR_BYTES>::Vec;
   using Loose = typename Lanes<T, VECTOR_BYTES>::Loose;
   static constexpr int L = VECTOR_BYTES / sizeof(T);
-  // How many values of D are worked on at once: enough to hide the latency of a multiplication, few enough for the registers.
+  // How many values of D are worked on at once: enough to hide a multiplication's latency, few enough for registers.
   static constexpr int kBlock = VECTOR_BYTES == 64 ? 16 : 8;
   // The weight gradient goes in tiles of kTileP x kTileD sums, one per lane.
   static constexpr int kTileD = L < 4 ? L : 4;
@@ -25,7 +25,7 @@ struct Kernel {
   static INLINE Vec splat(T x) { return Vec{} + x; }
   static INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 
-  // Poses are laid out for this many children at a time: whole vectors of columns, and small beside the first-level cache.
+  // Poses are laid out for this many children at a time: whole vectors of columns, small beside the first-level cache.
   static int64_t child_block(const Problem<T>& q) { return q.in_dim >= 64 ? 1 : 64 / q.in_dim; }
 
   static int64_t rows_of(const Problem<T>& q, int64_t group) {
@@ -33,7 +33,7 @@ struct Kernel {
     return left < L ? left : L;
   }
 
-  // Columns [first, first + count) of a group's rows of a matrix [B, width], one vector per column; no sample, no value.
+  // Columns [first, first + count) of a group's rows of a matrix [B, width], one vector per column; 0 for no sample.
   static void load_columns(const T* matrix, int64_t width, int64_t rows, int64_t first, int64_t count, Vec* out) {
     int64_t c = 0;
     for (; c + L <= count; c += L) {
@@ -123,7 +123,8 @@ struct Kernel {
     for (int64_t j = 0; j < parents; ++j) grad[j] = coupling[j] * (grad[j] - mean);
   }
 
-  static void gather(const Problem<T>& q, int64_t group, int64_t first, int64_t last, const T* sums, T* total_, T* scratch) {
+  static void gather(const Problem<T>& q, int64_t group, int64_t first, int64_t last, const T* sums, T* total_,
+                     T* scratch) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;
     const int64_t rows = rows_of(q, group);
     Vec* total = vecs(total_);
@@ -199,10 +200,10 @@ struct Kernel {
     }
   }
 
-  // What one parent adds to the coefficients of one child in one group: coef[2 t] = logit and coef[2 t + 1] = gradient of the
-  // coupling for each term t, J apart.
-  static INLINE void agree(const Problem<T>& q, const Vec* u, const T* weight, int64_t j, const Term<T>* terms, int count,
-                           bool through, Vec* coef) {
+  // What one parent adds to the coefficients of one child in one group: for each term t its logit in coef[2 t] and the
+  // gradient of its coupling in coef[2 t + 1], each of them [J].
+  static INLINE void agree(const Problem<T>& q, const Vec* u, const T* weight, int64_t j, const Term<T>* terms,
+                           int count, bool through, Vec* coef) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim;
     for (int t = 0; t < count; ++t) coef[(2 * t) * J + j] = coef[(2 * t + 1) * J + j] = Vec{};
     blocks(D, [&](auto n, int64_t d) {
@@ -301,7 +302,7 @@ struct Kernel {
       }
   }
 
-  // Parents go in the outer loops, so that what belongs to one parent stays in the first-level cache for a block of children.
+  // Parents go in the outer loops: what belongs to one parent stays in the first-level cache for a block of children.
   static void gradients(const Problem<T>& q, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
                         T* grad_poses, T* grad_weight, T* scratch) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;

@@ -1,5 +1,5 @@
-// Threads for the length of one call: nothing outlives it, so a fork, a data-loader worker or a second process can neither
-// inherit nor wait for them.
+// Threads for the length of one call: nothing outlives it, so a fork, a data-loader worker or a second process can
+// neither inherit nor wait for them.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Vectors of the compiler's own kind (GCC and Clang), their exponential, and transposition. Included once per instruction
-// set, inside an unnamed namespace, so that no code of one set can stand in for another's.
+// Vectors of the compiler's own kind (GCC and Clang), their exponential, and transposition. Included once per
+// instruction set, inside an unnamed namespace, so that no code of one set can stand in for another's.
 
 template <class T, int Bytes>
 struct Lanes;
@@ -23,8 +23,8 @@ struct Int {
   static constexpr int value = N;
 };
 
-// exp(x) for x <= 0, to about one unit in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor in r, times 2^n. ln 2
-// is split so that n times its first part is exact. Below the smallest normal number it stays there; NaN stays NaN.
+// exp(x) for x <= 0, to about one unit in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor in r, times 2^n.
+// ln 2 is split so that n times its first part is exact. Results end at the smallest normal number; NaN stays NaN.
 template <int Bytes>
 INLINE auto exp_negative(typename Lanes<float, Bytes>::Vec x, float) {
   using L = Lanes<float, Bytes>;
