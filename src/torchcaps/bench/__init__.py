@@ -1,0 +1,8 @@
+"""Benchmarks: our layers and steps beside the usual ones, on this machine."""
+
+from torchcaps.bench import capsnet, dynamic
+from torchcaps.bench._case import CASES, Case, Contender, around
+from torchcaps.bench.render import render
+from torchcaps.bench.run import run_case, write_result
+
+__all__ = ["CASES", "Case", "Contender", "around", "capsnet", "dynamic", "render", "run_case", "write_result"]

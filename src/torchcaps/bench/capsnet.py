@@ -1,0 +1,115 @@
+"""A whole training step of `capsnet`, beside its convolutions alone, a large matrix product, and the usual way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
+from torchcaps.bench.baselines import broadcast_routing
+from torchcaps.bench.dynamic import check_twin
+from torchcaps.models import ImageModel, create_model
+from torchcaps.nn import CapsLinear, MarginLoss, ReconstructionLoss
+from torchcaps.types import Capsules
+
+PAPER: Point = {"batch": 128}
+# Side of the square matrices whose product shows what the machine can do.
+SIDE = 4096
+
+
+class UsualHead(nn.Module):
+    """The class capsules as public code writes them: weight copied per sample, votes stored."""
+
+    def __init__(self, like: CapsLinear, iters: int = 3) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(like.weight.detach().clone())  # [I, J, P, D]
+        self.bias = nn.Parameter(torch.full((like.weight.shape[1], like.weight.shape[3]), 0.1))  # [J, D]
+        self.iters = iters
+
+    def forward(self, children: Capsules) -> Capsules:
+        poses = broadcast_routing(children.flatten().poses, self.weight, self.bias, self.iters)  # [B, J, D]
+        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+
+
+def digits(point: Point) -> tuple[Tensor, Tensor]:
+    """Images [B, 1, 28, 28] of noise and labels [B]: what they show does not change the time."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(point["batch"], 1, 28, 28, generator=generator)  # [B, 1, 28, 28]
+    return images, torch.randint(0, 10, (point["batch"],), generator=generator)
+
+
+def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Point) -> Tasks:
+    """Forward, margin and reconstruction loss, backward, update."""
+    images, labels = digits(point)
+    margin, reconstruction = MarginLoss(), ReconstructionLoss()
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        capsules = model(images)
+        loss = margin(capsules, labels) + reconstruction(model.decode(capsules, labels), images)
+        loss.backward()
+        optimiser.step()
+
+    return {"step": step}
+
+
+def ours(point: Point) -> Tasks:
+    """`capsnet` as this library trains it."""
+    torch.manual_seed(0)
+    model = create_model("capsnet")
+    return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
+
+
+def usual(point: Point) -> Tasks:
+    """The same network with the usual class capsules, and the optimiser as it comes."""
+    torch.manual_seed(0)
+    model = create_model("capsnet")
+    model.head = UsualHead(model.head)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3), point)
+
+
+def convolutions(point: Point) -> Tasks:
+    """The two convolutions of `capsnet` with their ReLU, forward and backward, nothing else."""
+    torch.manual_seed(0)
+    model = create_model("capsnet")
+    layers = nn.Sequential(model.stem, model.primary.conv)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    images, _ = digits(point)
+    with torch.no_grad():
+        grad = torch.randn_like(layers(images))  # [B, 256, 6, 6]
+
+    def step() -> None:
+        layers.zero_grad(set_to_none=True)
+        layers(images).backward(grad)
+
+    return {"step": step}
+
+
+def conv_flops(point: Point) -> float:
+    """Multiplications and additions: forward and weight gradient of both, input gradient of the second only."""
+    first = 2 * 20 * 20 * 256 * 81
+    second = 2 * 6 * 6 * 256 * 256 * 81
+    return point["batch"] * (2.0 * first + 3.0 * second)
+
+
+def product(point: Point) -> Tasks:
+    """One product of two large square matrices."""
+    left, right = torch.rand(2, SIDE, SIDE)
+    return {"step": lambda: torch.mm(left, right)}
+
+
+CASES.add(
+    "capsnet",
+    Case(
+        title="One training step of capsnet: forward, both losses, backward, Adam",
+        contenders=(
+            Contender("torchcaps", ours),
+            Contender("written the usual way", usual),
+            Contender("its convolutions alone", convolutions, flops=conv_flops),
+            Contender(f"torch.mm, {SIDE} x {SIDE}", product, flops=lambda point: 2.0 * SIDE**3),
+        ),
+        points=(PAPER,),
+        quick=({"batch": 16},),
+        check=check_twin,
+        memory=False,
+    ),
+)

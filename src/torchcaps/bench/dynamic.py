@@ -1,0 +1,65 @@
+"""The DigitCaps layer, 1152 x 8 -> 10 x 16 in three iterations: ours, our reference, and the usual patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench.baselines import broadcast_routing, einsum_routing
+from torchcaps.ops import dynamic_routing, vote
+from torchcaps.ops._dispatch import route
+
+Layer = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+
+# Child and parent capsules have 8 and 16 dimensions, as in the paper.
+IN_DIM, OUT_DIM = 8, 16
+DIGIT_CAPS: Point = {"batch": 128, "children": 1152, "parents": 10, "iters": 3}
+# 1024 * 1526 * 100 * 16 * 4 bytes = 10.0 GB of votes.
+TEN_GIGABYTES: Point = {"batch": 1024, "children": 1526, "parents": 100, "iters": 3}
+
+
+def fused(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
+    """What `CapsLinear` does: the fastest twin that is available."""
+    parents = route("auto", "dynamic", poses, weight, bias, {"iters": iters})
+    return reference(poses, weight, bias, iters) if parents is None else parents
+
+
+def reference(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
+    """The definition."""
+    return dynamic_routing(vote(poses, weight), bias=bias, iters=iters).poses
+
+
+def layer_tasks(layer: Layer, point: Point) -> Tasks:
+    """Forward alone, and forward with the gradients of poses, weight and bias."""
+    generator = torch.Generator().manual_seed(0)
+    children, parents = point["children"], point["parents"]
+    poses = torch.rand(point["batch"], children, IN_DIM, generator=generator).sub_(0.5).requires_grad_()
+    weight = torch.randn(children, parents, IN_DIM, OUT_DIM, generator=generator).mul_(0.1).requires_grad_()
+    bias = torch.full((parents, OUT_DIM), 0.1, requires_grad=True)
+    grad = torch.randn(point["batch"], parents, OUT_DIM, generator=generator)
+
+    def forward() -> None:
+        with torch.no_grad():
+            layer(poses, weight, bias, point["iters"])
+
+    def both() -> None:
+        torch.autograd.grad(layer(poses, weight, bias, point["iters"]), (poses, weight, bias), grad)
+
+    return {"forward": forward, "forward+backward": both}
+
+
+def vote_bytes(point: Point) -> int:
+    """The size of all votes in float32."""
+    return 4 * point["batch"] * point["children"] * point["parents"] * OUT_DIM
+
+
+def _contender(name: str, layer: Layer, copies: float, *, compiled: bool = False) -> Contender:
+    """A contender that holds so many times the size of the votes at its peak."""
+
+    def prepare(point: Point) -> Tasks:
+        return layer_tasks(torch.compile(layer, dynamic=False) if compiled else layer, point)
+
+    return Contender(name, prepare, needs=lambda point: copies * vote_bytes(point), compiled=compiled)

@@ -1,0 +1,66 @@
+"""Run benchmarks: check the twin, take turns, measure memory, write the result with its birthplace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torchcaps.bench._case import CASES
+from torchcaps.bench.measure import measure_memory, measure_point
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops._dispatch import kernels
+from torchcaps.train._record import commit, machine, versions
+
+Result = dict[str, Any]
+RESULTS = Path("benchmarks") / "results"
+
+
+class TwinError(TorchcapsError):
+    """A fast twin that does not match its reference: its speed means nothing."""
+
+
+def run_case(name: str, *, quick: bool = False, step: Callable[[str, int, int], None] = lambda *_: None) -> Result:
+    """Measure one benchmark; `step` is told what goes on, and how many points of how many are done."""
+    case = CASES[name]
+    points = case.quick if quick else case.points
+    step("twin against reference", 0, len(points))
+    try:
+        case.check()
+    except AssertionError as error:
+        raise TwinError(f"{name}: expected a twin that matches its reference, got one that does not\n{error}") from None
+    rows: list[Result] = []
+    for done, point in enumerate(points):
+        where = ", ".join(f"{axis} {value}" for axis, value in point.items())
+
+        def tell(what: str, done: int = done, where: str = where) -> None:
+            step(f"{where} · {what}", done, len(points))
+
+        found = measure_point(case, point, rounds=3 if quick else 15, seconds=10 if quick else 60, step=tell)
+        for row in found if case.memory else []:
+            if "error" not in row:
+                tell(f"{row['contender']}: memory")
+                row["memory"] = measure_memory(name, row["contender"], point)
+        rows += found
+    step("done", len(points), len(points))
+    return {
+        "benchmark": name,
+        "title": case.title,
+        "quick": quick,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "versions": versions(),
+        "machine": machine(),
+        "kernels": [kernel._asdict() for kernel in kernels()],
+        "rows": rows,
+    }
+
+
+def write_result(result: Result, folder: Path) -> Path:
+    """Write `<benchmark>.json` into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['benchmark']}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
