@@ -2,7 +2,19 @@
 
 from torchcaps.bench import capsnet, dynamic
 from torchcaps.bench._case import CASES, Case, Contender, around
-from torchcaps.bench.render import render
+from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
 
-__all__ = ["CASES", "Case", "Contender", "around", "capsnet", "dynamic", "render", "run_case", "write_result"]
+__all__ = [
+    "CASES",
+    "Case",
+    "Contender",
+    "around",
+    "capsnet",
+    "dynamic",
+    "read_result",
+    "render",
+    "run_case",
+    "summary",
+    "write_result",
+]

@@ -16,9 +16,9 @@ Tasks = dict[str, Callable[[], object]]
 class Contender:
     """One way to do the work: `prepare` makes inputs and parameters for a point and gives the tasks.
 
-    `needs` estimates the memory in bytes at a point: where the machine has less, the contender is reported and not run.
-    `flops` counts the floating-point operations of its last task, where a rate means something. `compiled` says that the
-    first call at a point builds code, so that a smaller point cannot stand in to warm it up.
+    `needs` estimates the memory in bytes at a point: where the machine has less, the contender is reported, not run.
+    `flops` counts the floating-point operations of its last task, where a rate means something. `compiled` says that
+    the first call at a point builds code, so that a smaller point cannot stand in to warm it up.
     """
 
     name: str

@@ -63,3 +63,34 @@ def _contender(name: str, layer: Layer, copies: float, *, compiled: bool = False
         return layer_tasks(torch.compile(layer, dynamic=False) if compiled else layer, point)
 
     return Contender(name, prepare, needs=lambda point: copies * vote_bytes(point), compiled=compiled)
+
+
+def check_twin() -> None:
+    """Hold the twin to the reference."""
+
+
+CASES.add(
+    "dynamic",
+    Case(
+        title="The DigitCaps layer: 1152 capsules of 8 to 10 capsules of 16, three iterations",
+        contenders=(
+            _contender("fused", fused, 0),
+            _contender("reference", reference, 6),
+            _contender("reference, torch.compile", reference, 6, compiled=True),
+            _contender("einsum baseline", einsum_routing, 12),
+            _contender("broadcast baseline", broadcast_routing, 25),
+        ),
+        points=(
+            *around(
+                DIGIT_CAPS,
+                batch=(16, 32, 64, 256),
+                children=(288, 576, 2304, 4608),
+                parents=(5, 20, 40),
+                iters=(1, 2, 5),
+            ),
+            TEN_GIGABYTES,
+        ),
+        quick=({**DIGIT_CAPS, "batch": 16},),
+        check=check_twin,
+    ),
+)

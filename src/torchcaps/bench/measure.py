@@ -12,33 +12,38 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
+from torchcaps.bench._case import Case, Contender, Point, Tasks
 
 Row = dict[str, Any]
 
 
-def measure_point(case: Case, point: Point, *, rounds: int, seconds: float, step: Callable[[str], None]) -> list[Row]:
+class Plan(NamedTuple):
+    """How long to measure at a point: so many rounds, or until the seconds are over, but at least three rounds."""
+
+    rounds: int
+    seconds: float
+
+
+def measure_point(case: Case, point: Point, plan: Plan) -> list[Row]:
     """One row per contender: the minimum and median of every task, rates, and errors of those that failed.
 
-    All contenders do a task once, then again, until each has done it `rounds` times; after `seconds` the third round is
-    the last.
+    In a round every contender does each of its tasks once.
     """
-    rows: dict[str, Row] = {contender.name: {"point": dict(point), "contender": contender.name} for contender in case.contenders}
+    names = [contender.name for contender in case.contenders]
+    rows: dict[str, Row] = {name: {"point": dict(point), "contender": name} for name in names}
     ready: dict[str, Tasks] = {}
     for contender in case.contenders:
-        step(f"{contender.name}: first run")
         tasks = _attempt(rows[contender.name], lambda contender=contender: _warm(contender, point))
         if tasks is not None:
             ready[contender.name] = tasks
     times: dict[str, dict[str, list[float]]] = {name: {task: [] for task in tasks} for name, tasks in ready.items()}
-    end = time.perf_counter() + seconds
-    for number in range(rounds):
+    end = time.perf_counter() + plan.seconds
+    for number in range(plan.rounds):
         for name, tasks in ready.items():
-            step(f"{name}: round {number + 1}")
             for task, call in tasks.items():
                 if "error" not in rows[name]:
                     took = _attempt(rows[name], lambda call=call: _time(call))

@@ -9,42 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.bench._case import CASES
-from torchcaps.bench.measure import measure_memory, measure_point
+from torchcaps.bench.measure import Plan, measure_memory, measure_point
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops._dispatch import kernels
 from torchcaps.train._record import commit, machine, versions
 
 Result = dict[str, Any]
-RESULTS = Path("benchmarks") / "results"
+FULL = Plan(rounds=15, seconds=60)
+QUICK = Plan(rounds=3, seconds=10)
 
 
 class TwinError(TorchcapsError):
     """A fast twin that does not match its reference: its speed means nothing."""
 
 
-def run_case(name: str, *, quick: bool = False, step: Callable[[str, int, int], None] = lambda *_: None) -> Result:
-    """Measure one benchmark; `step` is told what goes on, and how many points of how many are done."""
+def run_case(
+    name: str, *, quick: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Result:
+    """Measure one benchmark; `progress` is told how much is done of how much."""
     case = CASES[name]
     points = case.quick if quick else case.points
-    step("twin against reference", 0, len(points))
+    plan = QUICK if quick else FULL
     try:
         case.check()
     except AssertionError as error:
         raise TwinError(f"{name}: expected a twin that matches its reference, got one that does not\n{error}") from None
     rows: list[Result] = []
     for done, point in enumerate(points):
-        where = ", ".join(f"{axis} {value}" for axis, value in point.items())
-
-        def tell(what: str, done: int = done, where: str = where) -> None:
-            step(f"{where} · {what}", done, len(points))
-
-        found = measure_point(case, point, rounds=3 if quick else 15, seconds=10 if quick else 60, step=tell)
+        progress(2 * done, 2 * len(points))
+        found = measure_point(case, point, plan)
+        progress(2 * done + 1, 2 * len(points))
         for row in found if case.memory else []:
             if "error" not in row:
-                tell(f"{row['contender']}: memory")
                 row["memory"] = measure_memory(name, row["contender"], point)
         rows += found
-    step("done", len(points), len(points))
+    progress(2 * len(points), 2 * len(points))
     return {
         "benchmark": name,
         "title": case.title,

@@ -1,5 +1,9 @@
 """The Triton kernels of dynamic routing and how they are launched; importing this needs Triton. See `triton.py`."""
 
+# Triton is an extra, and the language of its kernels is not the Python that a type checker knows.
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import torch

@@ -3,8 +3,8 @@
 The logits of a child need not be kept: after some iterations they are votes . query, where the query of a parent is the
 sum of the poses that it had so far. One pass over the children therefore turns a query into the next presquash, and one
 more pass per iteration turns its gradient into the gradient of the query. A last pass, child by child, makes the
-gradients of poses and weight from the queries and presquash gradients of all iterations. What is kept in between has the
-size of the output. Partial sums are added in a fixed order: two runs give the same bits.
+gradients of poses and weight from the queries and presquash gradients of all iterations. What is kept in between has
+the size of the output. Partial sums are added in a fixed order: two runs give the same bits.
 
 Held to the reference in Triton's interpreter only: it has not run on a GPU yet.
 """
@@ -18,8 +18,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from torchcaps.ops.dynamic.reference import GradMode
+from torchcaps.errors import ShapeError
+from torchcaps.ops.dynamic import matmul
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.ops.squash import squash
+from torchcaps.ops.votes import check_poses_and_weight
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -55,6 +58,12 @@ def route(
 
     Sums are kept in float32 for bfloat16 and float16, which are rounded only where they are read and written.
     """
+    check_poses_and_weight(poses, weight)
+    check_routing_options(iters, grad)
+    if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
+        raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
+    if 0 in poses.shape or 0 in weight.shape:
+        return matmul.route(poses, weight, bias, iters=iters, leaky=leaky, grad=grad)
     return _route(poses, weight, bias, iters, leaky, grad == "all")[0]
 
 

@@ -1,0 +1,181 @@
+"""Tables and a picture from a benchmark's result: whatever the docs show of it is made here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from torchcaps.bench.run import Result
+from torchcaps.errors import DataError
+from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, MUTED, TITLE, WARM, calm, new_figure
+
+Row = dict[str, Any]
+
+# Ours in the accent colour, the others from near to far.
+_COLOURS = (ACCENT, INK, MUTED, "#c9a227", WARM)
+
+
+def read_result(path: Path) -> Result:
+    """A result as `write_result` wrote it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: expected the result of a benchmark, got none ({error})") from None
+
+
+def render(result: Result, folder: Path) -> list[Path]:
+    """Write `<benchmark>.md` with its tables and, where a size was varied, `<benchmark>.svg` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / f"{result['benchmark']}.md"
+    text = table(result)
+    written = [page]
+    if sweeps(result):
+        picture = folder / f"{result['benchmark']}.svg"
+        # Without a date and with fixed identifiers the same result gives the same file.
+        plot(result).savefig(picture, metadata={"Date": None})
+        text += f"\n![{result['title']}]({picture.name})\n"
+        written.append(picture)
+    page.write_text(text, encoding="utf-8")
+    return written
+
+
+def sweeps(result: Result) -> dict[str, list[int]]:
+    """The axes along which the first point was moved, with all values taken, in order."""
+    base = result["rows"][0]["point"]
+    found: dict[str, set[int]] = {}
+    for row in result["rows"]:
+        moved = [axis for axis, value in row["point"].items() if value != base[axis]]
+        if len(moved) == 1:
+            found.setdefault(moved[0], {base[moved[0]]}).add(row["point"][moved[0]])
+    return {axis: sorted(values) for axis, values in found.items()}
+
+
+def summary(result: Result) -> list[list[str]]:
+    """The first point as lines of cells, the header first."""
+    return _full_table(list(_at(result, result["rows"][0]["point"]).values()))
+
+
+def table(result: Result) -> str:
+    """The result in Markdown: the first point in full, then one table per axis, then what lies apart."""
+    base = result["rows"][0]["point"]
+    parts = [_birthplace(result), _markdown(summary(result))]
+    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
+    for axis, values in sweeps(result).items():
+        lines = [[axis, *names]]
+        for value in values:
+            rows = _at(result, {**base, axis: value})
+            lines.append([str(value), *(_time_cell(rows[name]) for name in names)])
+        parts.append(f"{_last_task(result)} in milliseconds along {axis}, the rest as above:\n\n{_markdown(lines)}")
+    for point in _apart(result):
+        where = ", ".join(f"{axis} {value}" for axis, value in point.items())
+        parts.append(f"At {where}:\n\n{_markdown(_full_table(list(_at(result, point).values())))}")
+    return "\n".join(parts)
+
+
+def plot(result: Result) -> Figure:
+    """Time of the last task, and peak memory where it was measured, along every axis."""
+    axes_taken = sweeps(result)
+    measures = ["time"] + ["memory"] * any("memory" in row for row in result["rows"])
+    figure = new_figure(3.1 * len(axes_taken), 2.9 * len(measures))
+    for line, measure in enumerate(measures):
+        for place, (axis, values) in enumerate(axes_taken.items()):
+            panel = calm(figure.add_subplot(len(measures), len(axes_taken), line * len(axes_taken) + place + 1))
+            _curves(panel, result, axis, values, measure)
+            panel.set_xlabel(axis, **LABEL)
+            if place == 0:
+                panel.set_ylabel(f"{_last_task(result)}, ms" if measure == "time" else "extra memory, MB", **LABEL)
+    figure.axes[0].set_title(result["title"], **TITLE)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
+    return figure
+
+
+def _curves(panel: Axes, result: Result, axis: str, values: list[int], measure: str) -> None:
+    base = result["rows"][0]["point"]
+    task = _last_task(result)
+    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
+    for number, name in enumerate(names):
+        points: list[tuple[int, float]] = []
+        for value in values:
+            row = _at(result, {**base, axis: value})[name]
+            amount = row.get("times", {}).get(task, {}).get("min")
+            if measure == "memory":
+                memory = row.get("memory")
+                amount = memory[task] if isinstance(memory, dict) else None
+            if amount is not None:
+                points.append((value, amount * 1e3 if measure == "time" else amount))
+        if points:
+            colour = _COLOURS[number % len(_COLOURS)]
+            panel.plot(*zip(*points, strict=True), color=colour, label=name, marker="o", markersize=3, linewidth=1.4)
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.set_xticks(values, [str(value) for value in values])
+    panel.minorticks_off()
+    panel.grid(axis="both", color=FAINT, linewidth=0.6)
+
+
+def _birthplace(result: Result) -> str:
+    machine, versions = result["machine"], result["versions"]
+    commit = (result["commit"] or "unknown")[:12]
+    return (
+        f"{result['title']}.\n\nMinimum of several rounds in which all take turns; median in brackets. "
+        f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
+        f"torchcaps {versions['torchcaps']} (commit {commit}), {result['date'][:10]}.\n"
+    )
+
+
+def _full_table(rows: list[Row]) -> list[list[str]]:
+    tasks = list(dict.fromkeys(task for row in rows for task in row.get("times", {})))
+    with_memory = any("memory" in row for row in rows)
+    with_rate = any("gflops" in row for row in rows)
+    header = ["", *(f"{task}, ms" for task in tasks), "times ours"]
+    header += ["extra memory, MB"] * with_memory + ["GFLOP/s"] * with_rate
+    ours = rows[0].get("times", {}).get(tasks[-1], {}).get("min") if tasks else None
+    lines = [header]
+    for row in rows:
+        times = [row.get("times", {}).get(task) for task in tasks]
+        cells = [f"{1e3 * time['min']:.1f} ({1e3 * time['median']:.1f})" if time else "" for time in times]
+        cells.append(f"{times[-1]['min'] / ours:.2f}" if tasks and times[-1] and ours else row.get("error", ""))
+        cells += [_memory_cell(row)] * with_memory + [f"{row['gflops']:.0f}" if "gflops" in row else ""] * with_rate
+        lines.append([row["contender"], *cells])
+    return lines
+
+
+def _memory_cell(row: Row) -> str:
+    memory = row.get("memory", "")
+    return f"{max(memory.values()):.0f}" if isinstance(memory, dict) else memory
+
+
+def _time_cell(row: Row) -> str:
+    if "error" in row:
+        return row["error"].partition(":")[0]
+    return f"{1e3 * list(row['times'].values())[-1]['min']:.1f}"
+
+
+def _last_task(result: Result) -> str:
+    return next((list(row["times"])[-1] for row in result["rows"] if row.get("times")), "")
+
+
+def _at(result: Result, point: dict[str, int]) -> dict[str, Row]:
+    return {row["contender"]: row for row in result["rows"] if row["point"] == point}
+
+
+def _apart(result: Result) -> Iterator[dict[str, int]]:
+    """Points that differ from the first along more than one axis."""
+    base = result["rows"][0]["point"]
+    seen: list[dict[str, int]] = []
+    for row in result["rows"]:
+        if sum(value != base[axis] for axis, value in row["point"].items()) > 1 and row["point"] not in seen:
+            seen.append(row["point"])
+            yield row["point"]
+
+
+def _markdown(lines: list[list[str]]) -> str:
+    header, *rest = [f"| {' | '.join(cells)} |" for cells in lines]
+    rule = f"|---|{'---:|' * (len(lines[0]) - 1)}"
+    return "\n".join([header, rule, *rest]) + "\n"

@@ -1,0 +1,70 @@
+"""`torchcaps bench`: how fast our layers are here, beside the usual ones."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchcaps.cli._verb import Verb
+from torchcaps.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torchcaps.cli._output import Output
+
+RESULTS = Path("benchmarks") / "results"
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks (default: all)")
+    parser.add_argument("--quick", action="store_true", help="one small size and few rounds: a look, not a result")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"where results go (default: {RESULTS}; a quick run writes none)"
+    )
+    parser.add_argument(
+        "--render", type=Path, metavar="DIR", help="measure nothing: write tables and pictures of the results to DIR"
+    )
+
+
+def _run(args: Namespace, out: Output) -> int:
+    from torchcaps.bench import CASES, read_result, render, run_case, summary, write_result
+
+    names = args.names or CASES.names()
+    # A wrong name is an error before the first benchmark takes its minutes.
+    _ = [CASES[name] for name in names]
+    if args.render is not None:
+        if args.quick:
+            raise ConfigError("--quick: expected without --render, got both (nothing is measured then)")
+        results = [read_result((args.out or RESULTS) / f"{name}.json") for name in names]
+        written = [path for result in results for path in render(result, args.render)]
+        out.document({"written": written})
+        out.say("\n".join(map(str, written)))
+        return 0
+    folder = args.out if args.quick else args.out or RESULTS
+    results = []
+    for name in names:
+        with out.progress(name) as progress, out.stdout_kept():
+            result = run_case(name, quick=args.quick, progress=progress)
+        results.append(result)
+        header, *lines = summary(result)
+        out.table(header, lines, title=result["title"])
+        if folder is not None:
+            out.say(f"written to {write_result(result, folder)}")
+    out.document({"results": results})
+    return 0
+
+
+VERB = Verb(
+    name="bench",
+    summary="measure speed and memory beside the usual implementations",
+    description="Holds each fast routing to its reference first, and stops where they differ. Then all contenders "
+    "take turns in one process, and the minimum and the median of their times are taken; peak memory is measured in "
+    "a process of its own for each. A contender that fails is reported with the reason.",
+    examples=(
+        ("torchcaps bench --quick", "a look in a minute"),
+        ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
+        ("torchcaps bench --render docs/benchmarks", "the tables and pictures of the docs, from the results"),
+    ),
+    configure=_configure,
+    run=_run,
+)
