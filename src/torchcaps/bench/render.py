@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -37,7 +38,8 @@ def render(result: Result, folder: Path) -> list[Path]:
     if sweeps(result):
         picture = folder / f"{result['benchmark']}.svg"
         # Without a date and with fixed identifiers the same result gives the same file.
-        plot(result).savefig(picture, metadata={"Date": None})
+        with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
+            plot(result).savefig(picture, metadata={"Date": None})
         text += f"\n![{result['title']}]({picture.name})\n"
         written.append(picture)
     page.write_text(text, encoding="utf-8")
@@ -122,10 +124,12 @@ def _curves(panel: Axes, result: Result, axis: str, values: list[int], measure: 
 def _birthplace(result: Result) -> str:
     machine, versions = result["machine"], result["versions"]
     commit = (result["commit"] or "unknown")[:12]
+    kernels = [f"{kernel['backend']} ({kernel['detail']})" for kernel in result["kernels"] if kernel["available"]]
     return (
         f"{result['title']}.\n\nMinimum of several rounds in which all take turns; median in brackets. "
         f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
-        f"torchcaps {versions['torchcaps']} (commit {commit}), {result['date'][:10]}.\n"
+        f"torchcaps {versions['torchcaps']} (commit {commit}), "
+        f"kernels: {', '.join(kernels)}, {result['date'][:10]}.\n"
     )
 
 

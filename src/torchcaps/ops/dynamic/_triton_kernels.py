@@ -136,8 +136,10 @@ def run_pass(poses: Tensor, weight: Tensor, query: Tensor, grad: Tensor | None, 
     chunks = triton.cdiv(children, chunk)
     partial = poses.new_empty(chunks, batch, parents, dim, dtype=query.dtype)  # [chunks, B, J, D]
     stride = parents * size * dim if weight.dim() == 4 else 0
+    query = query.contiguous()
+    grad_or_any = query if grad is None else grad.contiguous()
     _pass[(blocks, chunks)](
-        *(poses, weight, query, query if grad is None else grad, partial, batch, children, parents, stride, chunk),
+        *(poses, weight, query, grad_or_any, partial, batch, children, parents, stride, chunk),
         *(size, dim, leaky, grad is not None, tile_b, tile_j, tile_d, _ACCUMULATORS[query.dtype]),
         num_warps=_warps(tile_b * tile_j * tile_d),
     )
@@ -158,7 +160,7 @@ def run_spread(
     grad_poses = torch.empty_like(poses)  # [B, I, P]
     partial = poses.new_empty(spans, groups, parents, size, dim, dtype=queries.dtype)  # [spans, groups, J, P, D]
     _spread[(groups, spans)](
-        *(poses, weight, queries, grads, grad_poses, partial, batch, children, parents),
+        *(poses, weight, queries.contiguous(), grads.contiguous(), grad_poses, partial, batch, children, parents),
         *(0 if shared else parents * size * dim, group, span),
         *(size, dim, queries.shape[0], leaky, through, *tiles, _ACCUMULATORS[queries.dtype]),
         num_warps=_warps(tiles[0] * tiles[1] * tiles[2]),

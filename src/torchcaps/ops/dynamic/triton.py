@@ -137,7 +137,7 @@ def _route_backward(
         later = later + kernels.run_pass(poses, weight, queries[iteration], grads[0], leaky)  # [B, J, D]
         grads.insert(0, _squash_grad(presquash[iteration - 1], later))
     stacked = torch.stack(grads)  # [R, B, J, D]
-    grad_poses, grad_weight = kernels.run_spread(poses, weight, queries.contiguous(), stacked, leaky, through)
+    grad_poses, grad_weight = kernels.run_spread(poses, weight, queries, stacked, leaky, through)
     return grad_poses, grad_weight, stacked.sum(dim=(0, 1))
 
 

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchcaps.bench import CASES
+from torchcaps.bench.capsnet import UsualHead, conv_flops, digits, training_step
+from torchcaps.models import create_model
+
+
+def test_the_usual_network_is_the_same_network():
+    torch.manual_seed(0)
+    model = create_model("capsnet")
+    images, _ = digits({"batch": 2})
+    with torch.no_grad():
+        expected = model(images)
+        model.head = UsualHead(model.head)
+        got = model(images)
+    torch.testing.assert_close(got.poses, expected.poses)
+    torch.testing.assert_close(got.activations, expected.activations)
+
+
+def test_flops_of_the_convolutions_are_counted_as_torch_counts_them():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    tasks = CASES["capsnet"].contender("its convolutions alone").prepare({"batch": 2})
+    with FlopCounterMode(display=False) as counter:
+        tasks["step"]()
+    assert counter.get_total_flops() == conv_flops({"batch": 2})
+
+
+def test_a_step_moves_every_parameter():
+    model = create_model("capsnet_small")
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    training_step(model, torch.optim.Adam(model.parameters()), {"batch": 2})["step"]()
+    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("contender", CASES["capsnet"].contenders, ids=lambda contender: contender.name)
+def test_every_contender_steps(contender, monkeypatch):
+    monkeypatch.setattr("torchcaps.bench.capsnet.SIDE", 8)
+    tasks = contender.prepare({"batch": 1})
+    assert list(tasks) == ["step"]
+    tasks["step"]()

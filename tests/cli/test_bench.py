@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from torchcaps.cli import main
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """A run that takes no time: one contender, one point."""
+    times = {"step": {"min": 0.001, "median": 0.002, "rounds": 3}}
+    row = {"point": {"batch": 1}, "contender": "ours", "times": times}
+
+    def run_case(name, *, quick, progress):
+        progress(1, 1)
+        return {
+            "benchmark": name,
+            "title": f"About {name}",
+            "quick": quick,
+            "date": "2026-01-01T00:00:00+00:00",
+            "commit": None,
+            "versions": {"torch": "2", "torchcaps": "0"},
+            "machine": {"processor": "abacus", "threads": 2},
+            "kernels": [],
+            "rows": [row],
+        }
+
+    monkeypatch.setattr("torchcaps.bench.run_case", run_case)
+
+
+def test_a_quick_look_writes_nothing(measured, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "dynamic", "--quick"]) == 0
+    out = capsys.readouterr().out
+    assert "About dynamic" in out
+    assert "1.0 (2.0)" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_are_written_and_rendered(measured, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench"]) == 0
+    assert sorted(path.stem for path in (tmp_path / "benchmarks" / "results").iterdir()) == ["capsnet", "dynamic"]
+    capsys.readouterr()
+    assert main(["bench", "dynamic", "--render", "pages", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"written": ["pages/dynamic.md"]}
+    assert "| ours | 1.0 (2.0) | 1.00 |" in (tmp_path / "pages" / "dynamic.md").read_text()
+
+
+def test_json_is_one_document(measured, capsys, tmp_path):
+    assert main(["bench", "dynamic", "--json", "--out", str(tmp_path)]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert result == json.loads((tmp_path / "dynamic.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["dinamic"], "unknown benchmark 'dinamic'; did you mean 'dynamic'?"),
+        (["--quick", "--render", "x"], "--quick: expected without --render, got both (nothing is measured then)"),
+        (["dynamic", "--out", "nowhere", "--render", "x"], "expected the result of a benchmark, got none"),
+    ],
+)
+def test_mistakes_are_named(words, message, capsys):
+    assert main(["bench", *words]) == 2
+    assert message in capsys.readouterr().err
