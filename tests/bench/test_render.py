@@ -41,6 +41,7 @@ def test_tables_and_picture_are_written_and_the_same_each_time(result, tmp_path)
     again = render(read_result(write_result(result, tmp_path)), tmp_path / "two")
     assert [path.read_bytes() for path in written] == [path.read_bytes() for path in again]
     text = written[0].read_text()
+    assert text.startswith("# A toy\n")
     assert "both in milliseconds along batch, the rest as above:" in text
     assert "both in milliseconds along iters, the rest as above:" in text
     assert "At batch 3, iters 4:" in text

@@ -69,10 +69,10 @@ def usual(point: Point) -> Tasks:
 
 
 def convolutions(point: Point) -> Tasks:
-    """The two convolutions of `capsnet` with their ReLU, forward and backward, nothing else."""
+    """The two convolutions of `capsnet` forward and backward, nothing else."""
     torch.manual_seed(0)
     model = create_model("capsnet")
-    layers = nn.Sequential(model.stem, model.primary.conv)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    layers = nn.Sequential(*(module for module in model.modules() if isinstance(module, nn.Conv2d)))
     images, _ = digits(point)
     with torch.no_grad():
         grad = torch.randn_like(layers(images))  # [B, 256, 6, 6]

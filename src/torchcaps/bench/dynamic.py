@@ -68,7 +68,7 @@ def _contender(name: str, layer: Layer, copies: int, *, compiled: bool = False) 
         return layer_tasks(torch.compile(layer, dynamic=False) if compiled else layer, point)
 
     def needs(point: Point) -> float:
-        # Without the kernel another twin serves, which stores its votes.
+        # Without the kernel the reference serves, which stores its votes.
         stores = layer is not fused or choose("auto", "dynamic", torch.device("cpu"), torch.float32) != "cpu"
         return (copies or 5) * vote_bytes(point) if stores else 0
 

@@ -126,7 +126,7 @@ def _birthplace(result: Result) -> str:
     commit = (result["commit"] or "unknown")[:12]
     kernels = [f"{kernel['backend']} ({kernel['detail']})" for kernel in result["kernels"] if kernel["available"]]
     return (
-        f"{result['title']}.\n\nMinimum of several rounds in which all take turns; median in brackets. "
+        f"# {result['title']}\n\nMinimum of several rounds in which all take turns; median in brackets. "
         f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
         f"torchcaps {versions['torchcaps']} (commit {commit}), "
         f"kernels: {', '.join(kernels)}, {result['date'][:10]}.\n"

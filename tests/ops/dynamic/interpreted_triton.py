@@ -122,3 +122,11 @@ def test_what_does_not_fit_is_named():
         triton.route(poses[..., :3], weight)
     with pytest.raises(ConfigError, match="iters: expected a count of at least 1"):
         triton.route(poses, weight, iters=0)
+
+
+def test_the_gradient_of_a_gradient_is_refused():
+    (poses, weight, _), _ = make((2, 3, 2, 2, 4), False)
+    poses.requires_grad_()
+    (grad,) = torch.autograd.grad(triton.route(poses, weight).sum(), poses, create_graph=True)
+    with pytest.raises(ConfigError, match="backend: expected 'reference' for the gradient of a gradient, got 'triton'"):
+        grad.sum().backward()

@@ -14,15 +14,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ShapeError
-from torchcaps.ops.dynamic import matmul
-from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options, dynamic_routing
 from torchcaps.ops.squash import squash
-from torchcaps.ops.votes import check_poses_and_weight
+from torchcaps.ops.votes import check_poses_and_weight, vote
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -56,14 +56,16 @@ def route(
 ) -> Tensor:
     """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D].
 
-    Sums are kept in float32 for bfloat16 and float16, which are rounded only where they are read and written.
+    Sums are kept in float32 for bfloat16 and float16; the result has the type that poses and weight promote to. There
+    are first derivatives only: the gradient of a gradient is an error.
     """
     check_poses_and_weight(poses, weight)
     check_routing_options(iters, grad)
     if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
         raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
     if 0 in poses.shape or 0 in weight.shape:
-        return matmul.route(poses, weight, bias, iters=iters, leaky=leaky, grad=grad)
+        # Nothing to compute, but a shape and a graph to give back.
+        return dynamic_routing(vote(poses, weight), bias=bias, iters=iters, leaky=leaky, grad=grad).poses
     return _route(poses, weight, bias, iters, leaky, grad == "all")[0]
 
 
@@ -150,16 +152,22 @@ def _(grad, poses, weight, presquash, leaky, through):
     )
 
 
-def _keep(ctx, inputs, output) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     poses, weight, bias, _, ctx.leaky, ctx.through = inputs
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.save_for_backward(poses, weight, output[1])
 
 
-def _backward(ctx, grad, _):
-    poses, weight, presquash = ctx.saved_tensors
-    grad_poses, grad_weight, grad_bias = _route_backward(grad, poses, weight, presquash, ctx.leaky, ctx.through)
+def _differentiate(ctx: Any, grad: Tensor, _grad_presquash: Tensor) -> tuple[Tensor | None, ...]:
+    grad_poses, grad_weight, grad_bias = _route_backward(grad, *ctx.saved_tensors, ctx.leaky, ctx.through)
     return grad_poses, grad_weight, None if ctx.bias_dtype is None else grad_bias.to(ctx.bias_dtype), None, None, None
 
 
-_route.register_autograd(_backward, setup_context=_keep)
+def _refuse(ctx: Any, *grads: Tensor) -> None:
+    raise ConfigError(
+        "backend: expected 'reference' for the gradient of a gradient, got 'triton' (first derivatives only)"
+    )
+
+
+_route.register_autograd(_differentiate, setup_context=_keep)
+_route_backward.register_autograd(_refuse)
