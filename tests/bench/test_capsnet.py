@@ -6,15 +6,16 @@ import torch
 from torchcaps.bench import CASES
 from torchcaps.bench.capsnet import UsualHead, conv_flops, digits, training_step
 from torchcaps.models import create_model
+from torchcaps.models.capsnet import capsnet
 
 
 def test_the_usual_network_is_the_same_network():
     torch.manual_seed(0)
-    model = create_model("capsnet")
+    model = capsnet((1, 28, 28), 10)
     images, _ = digits({"batch": 2})
     with torch.no_grad():
         expected = model(images)
-        model.head = UsualHead(model.head)
+        model.add_module("head", UsualHead(model.head))
         got = model(images)
     torch.testing.assert_close(got.poses, expected.poses)
     torch.testing.assert_close(got.activations, expected.activations)

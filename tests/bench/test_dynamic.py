@@ -46,3 +46,18 @@ def test_ten_gigabytes_of_votes_fit_only_where_they_are_not_stored(monkeypatch):
     assert ours.needs(TEN_GIGABYTES) == 0
     monkeypatch.setattr(dynamic, "choose", lambda *args: "torch")
     assert ours.needs(TEN_GIGABYTES) >= 4 * vote_bytes(TEN_GIGABYTES)
+
+
+def test_every_point_is_compiled_anew(monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.compiler, "reset", lambda: calls.append("reset"))
+    monkeypatch.setattr(torch, "compile", lambda layer, dynamic: calls.append(f"dynamic={dynamic}") or layer)
+    CASES["dynamic"].contender("reference, torch.compile").prepare(POINT)["forward+backward"]()
+    assert calls == ["reset", "dynamic=False"]
+
+
+@pytest.mark.slow
+def test_the_compiled_reference_runs():
+    tasks = CASES["dynamic"].contender("reference, torch.compile").prepare(POINT)
+    for call in tasks.values():
+        call()

@@ -9,7 +9,7 @@ from torchcaps._registry import Registry
 
 Point = Mapping[str, int]
 # What a contender can do at a point, ready to be called again and again: `forward`, `forward+backward`, `step`.
-Tasks = dict[str, Callable[[], object]]
+Tasks = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
 from torchcaps.bench.baselines import broadcast_routing
 from torchcaps.bench.dynamic import check_twin
-from torchcaps.models import ImageModel, create_model
+from torchcaps.models import ImageModel
+from torchcaps.models.capsnet import capsnet as network
 from torchcaps.nn import CapsLinear, MarginLoss, ReconstructionLoss
 from torchcaps.types import Capsules
 
@@ -56,22 +57,22 @@ def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Po
 def ours(point: Point) -> Tasks:
     """`capsnet` as this library trains it."""
     torch.manual_seed(0)
-    model = create_model("capsnet")
+    model = network((1, 28, 28), 10)
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
 
 
 def usual(point: Point) -> Tasks:
     """The same network with the usual class capsules, and the optimiser as it comes."""
     torch.manual_seed(0)
-    model = create_model("capsnet")
-    model.head = UsualHead(model.head)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    model = network((1, 28, 28), 10)
+    model.add_module("head", UsualHead(model.head))
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3), point)
 
 
 def convolutions(point: Point) -> Tasks:
     """The two convolutions of `capsnet` forward and backward, nothing else."""
     torch.manual_seed(0)
-    model = create_model("capsnet")
+    model = network((1, 28, 28), 10)
     layers = nn.Sequential(*(module for module in model.modules() if isinstance(module, nn.Conv2d)))
     images, _ = digits(point)
     with torch.no_grad():

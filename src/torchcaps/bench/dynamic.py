@@ -65,7 +65,11 @@ def _contender(name: str, layer: Layer, copies: int, *, compiled: bool = False) 
     """A contender that holds so many times the size of the votes at its peak, as measured at the DigitCaps point."""
 
     def prepare(point: Point) -> Tasks:
-        return layer_tasks(torch.compile(layer, dynamic=False) if compiled else layer, point)
+        if not compiled:
+            return layer_tasks(layer, point)
+        # One point must not count as a recompilation of another: after eight of them torch would run it eagerly.
+        torch.compiler.reset()
+        return layer_tasks(torch.compile(layer, dynamic=False), point)
 
     def needs(point: Point) -> float:
         # Without the kernel the reference serves, which stores its votes.

@@ -86,7 +86,9 @@ def plot(result: Result) -> Figure:
     figure = new_figure(3.1 * len(axes_taken), 2.9 * len(measures))
     for line, measure in enumerate(measures):
         for place, (axis, values) in enumerate(axes_taken.items()):
-            panel = calm(figure.add_subplot(len(measures), len(axes_taken), line * len(axes_taken) + place + 1))
+            number = line * len(axes_taken) + place + 1
+            beside = figure.axes[-1] if place else None
+            panel = calm(figure.add_subplot(len(measures), len(axes_taken), number, sharey=beside))
             _curves(panel, result, axis, values, measure)
             panel.set_xlabel(axis, **LABEL)
             if place == 0:

@@ -30,7 +30,7 @@ class PrimaryCaps2d(nn.Module):
         if features.dim() != 4:
             raise ShapeError(f"features: expected [B, C, H, W], got {tuple(features.shape)} ({features.dim()} axes)")
         channels = self.conv(features)  # [B, caps*dim, H', W']
-        # One copy, or none after a channels-last convolution: squashing poses whose numbers lie apart costs twice as much.
+        # One copy, or none after a channels-last convolution: squashing poses whose numbers lie apart costs more.
         poses = channels.permute(0, 2, 3, 1).contiguous().unflatten(-1, (self.caps, self.dim))  # [B, H', W', caps, dim]
         poses = squash(poses)  # [B, H', W', caps, dim]
         return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
