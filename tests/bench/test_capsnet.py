@@ -6,16 +6,17 @@ import torch
 from torchcaps.bench import CASES
 from torchcaps.bench.capsnet import UsualHead, conv_flops, digits, training_step
 from torchcaps.models import create_model
-from torchcaps.models.capsnet import capsnet
 
 
 def test_the_usual_network_is_the_same_network():
     torch.manual_seed(0)
-    model = capsnet((1, 28, 28), 10)
+    model = create_model("capsnet")
+    usual = UsualHead()
+    usual.load_state_dict(model.get_submodule("head").state_dict())
     images, _ = digits({"batch": 2})
     with torch.no_grad():
         expected = model(images)
-        model.add_module("head", UsualHead(model.head))
+        model.add_module("head", usual)
         got = model(images)
     torch.testing.assert_close(got.poses, expected.poses)
     torch.testing.assert_close(got.activations, expected.activations)

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
 from torchcaps.bench.baselines import broadcast_routing
 from torchcaps.bench.dynamic import check_twin
-from torchcaps.models import ImageModel
-from torchcaps.models.capsnet import capsnet as network
-from torchcaps.nn import CapsLinear, MarginLoss, ReconstructionLoss
+from torchcaps.models import ImageModel, create_model
+from torchcaps.nn import MarginLoss, ReconstructionLoss
 from torchcaps.types import Capsules
 
 PAPER: Point = {"batch": 128}
@@ -21,14 +20,13 @@ SIDE = 4096
 class UsualHead(nn.Module):
     """The class capsules as public code writes them: weight copied per sample, votes stored."""
 
-    def __init__(self, like: CapsLinear, iters: int = 3) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(like.weight.detach().clone())  # [I, J, P, D]
-        self.bias = nn.Parameter(torch.full((like.weight.shape[1], like.weight.shape[3]), 0.1))  # [J, D]
-        self.iters = iters
+        self.weight = nn.Parameter(0.1 * torch.randn(1152, 10, 8, 16))  # [I, J, P, D]
+        self.bias = nn.Parameter(torch.full((10, 16), 0.1))  # [J, D]
 
     def forward(self, children: Capsules) -> Capsules:
-        poses = broadcast_routing(children.flatten().poses, self.weight, self.bias, self.iters)  # [B, J, D]
+        poses = broadcast_routing(children.flatten().poses, self.weight, self.bias, iters=3)  # [B, J, D]
         return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
 
 
@@ -57,22 +55,22 @@ def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Po
 def ours(point: Point) -> Tasks:
     """`capsnet` as this library trains it."""
     torch.manual_seed(0)
-    model = network((1, 28, 28), 10)
+    model = create_model("capsnet")
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
 
 
 def usual(point: Point) -> Tasks:
     """The same network with the usual class capsules, and the optimiser as it comes."""
     torch.manual_seed(0)
-    model = network((1, 28, 28), 10)
-    model.add_module("head", UsualHead(model.head))
+    model = create_model("capsnet")
+    model.add_module("head", UsualHead())
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3), point)
 
 
 def convolutions(point: Point) -> Tasks:
     """The two convolutions of `capsnet` forward and backward, nothing else."""
     torch.manual_seed(0)
-    model = network((1, 28, 28), 10)
+    model = create_model("capsnet")
     layers = nn.Sequential(*(module for module in model.modules() if isinstance(module, nn.Conv2d)))
     images, _ = digits(point)
     with torch.no_grad():

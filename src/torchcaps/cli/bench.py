@@ -47,7 +47,8 @@ def _run(args: Namespace, out: Output) -> int:
             result = run_case(name, quick=args.quick, progress=progress)
         results.append(result)
         header, *lines = summary(result)
-        out.table(header, lines, title=result["title"])
+        out.say(result["title"], style="bold")
+        out.table(header, lines)
         if folder is not None:
             out.say(f"written to {write_result(result, folder)}")
     out.document({"results": results})
