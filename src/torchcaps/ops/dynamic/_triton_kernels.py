@@ -2,7 +2,7 @@
 
 # Triton is an extra, and the language of its kernels is not the Python that a type checker knows.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportIndexIssue=false
-# pyright: reportPossiblyUnboundVariable=false
+# pyright: reportPossiblyUnboundVariable=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
 
