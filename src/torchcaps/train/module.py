@@ -89,7 +89,9 @@ class TrainModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         optim: OptimRecipe = self.recipe.optim
-        optimiser = _OPTIMISERS[optim.name](self.parameters(), lr=optim.lr, weight_decay=optim.weight_decay)
+        # One pass over the parameters; the default makes a pass for each of its operations.
+        options = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": True}
+        optimiser = _OPTIMISERS[optim.name](self.parameters(), **options)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: lr_factor(optim, step, self.total_steps))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
