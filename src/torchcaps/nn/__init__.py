@@ -1,25 +1,37 @@
 """Modules that hold parameters and call ops: capsule layers, routers, decoders, losses."""
 
+from torchcaps.nn.class_caps import ClassCaps
+from torchcaps.nn.conv import CapsConv2d
 from torchcaps.nn.decoders import DECODERS, DeconvDecoder, MLPDecoder
+from torchcaps.nn.em_router import EMRouting
 from torchcaps.nn.linear import CapsLinear
 from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
 from torchcaps.nn.masking import mask_capsules
 from torchcaps.nn.primary import PrimaryCaps2d
+from torchcaps.nn.primary_matrix import PrimaryMatrixCaps2d
 from torchcaps.nn.routers import ROUTERS, DynamicRouting, Router, make_router
+from torchcaps.nn.spread_loss import SpreadLoss
+from torchcaps.nn.standardise import Standardise
 
 __all__ = [
     "DECODERS",
     "LOSSES",
     "ROUTERS",
+    "CapsConv2d",
     "CapsLinear",
+    "ClassCaps",
     "CrossEntropyLoss",
     "DeconvDecoder",
     "DynamicRouting",
+    "EMRouting",
     "MLPDecoder",
     "MarginLoss",
     "PrimaryCaps2d",
+    "PrimaryMatrixCaps2d",
     "ReconstructionLoss",
     "Router",
+    "SpreadLoss",
+    "Standardise",
     "make_router",
     "mask_capsules",
 ]

@@ -13,6 +13,7 @@ from torchcaps import ops
 from torchcaps._registry import Registry, nearest
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _dispatch
+from torchcaps.ops._steps import ParentSoftmax, parent_softmax
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.types import Capsules, Routed, Trace
 
@@ -55,10 +56,24 @@ class Router(nn.Module):
         """The keyword arguments of the routing in `ops`."""
         raise NotImplementedError
 
-    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
+    def forward(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        softmax: ParentSoftmax = parent_softmax,
+    ) -> Routed:
         raise NotImplementedError
 
-    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
+    def trace(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        softmax: ParentSoftmax = parent_softmax,
+    ) -> Trace:
         """The same routing with every iteration kept."""
         raise NotImplementedError
 
@@ -67,6 +82,12 @@ class Router(nn.Module):
     ) -> Capsules:
         """From children [B, I, P] through weight [I, J, P, D] to parents; a router with a fast twin calls it here."""
         return self(ops.vote(children.poses, weight), children, bias=bias).capsules
+
+    def convolve(self, children: Capsules, weight: Tensor, window: ops.Window) -> Capsules:
+        """From a grid of children [B, H, W, I, P] to a grid of parents [B, H', W', J, D]; for weight see `Window`."""
+        seen = window.gather(children)
+        routed = self(window.votes(seen.poses, weight), seen, softmax=window.softmax)
+        return window.spread(routed.capsules)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options().items())
@@ -121,11 +142,25 @@ class DynamicRouting(Router):
         return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
 
     # The children's activations are the lengths of their poses, so the votes carry them already.
-    def forward(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Routed:
-        return ops.dynamic_routing(votes, bias=bias, **self.options())
+    def forward(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        softmax: ParentSoftmax = parent_softmax,
+    ) -> Routed:
+        return ops.dynamic_routing(votes, bias=bias, softmax=softmax, **self.options())
 
-    def trace(self, votes: Tensor, children: Capsules, *, bias: Tensor | None = None) -> Trace:
-        return ops.trace(self.algorithm, votes, bias=bias, **self.options())
+    def trace(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        softmax: ParentSoftmax = parent_softmax,
+    ) -> Trace:
+        return ops.trace(self.algorithm, votes, bias=bias, softmax=softmax, **self.options())
 
     def route(
         self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"

@@ -28,6 +28,12 @@ class Steps(Protocol):
     def __call__(self, votes: Tensor, /, *args: Any, **options: Any) -> Iterator[Step]: ...
 
 
+class ParentSoftmax(Protocol):
+    """What turns logits [B, I, J] into coupling: it knows which parents a child chooses from."""
+
+    def __call__(self, logits: Tensor, /, *, leaky: bool = False) -> Tensor: ...
+
+
 ROUTINGS: Registry[Steps] = Registry("routing")
 
 
@@ -53,7 +59,7 @@ def last_step(steps: Iterator[Step]) -> Step:
 def trace(algorithm: str, votes: Tensor, *args: Any, **options: Any) -> Trace:
     """Run a routing and keep every iteration.
 
-    `algorithm` is the name of a routing (`dynamic`); what follows the votes goes to it as it is.
+    `algorithm` is the name of a routing (`dynamic`, `em`); what follows the votes goes to it as it is.
 
     >>> trace("dynamic", torch.randn(2, 6, 3, 4), iters=3).coupling.shape
     torch.Size([3, 2, 6, 3])

@@ -43,3 +43,26 @@ def vote(poses: Tensor, weight: Tensor) -> Tensor:
     if weight.dim() == 3:
         return torch.einsum("bip,jpd->bijd", poses, weight)  # [B, I, J, D]
     return torch.einsum("bip,ijpd->bijd", poses, weight)  # [B, I, J, D]
+
+
+def matrix_vote(poses: Tensor, weight: Tensor) -> Tensor:
+    """Every child's prediction of every parent's pose matrix.
+
+    votes_ij = poses_i weight_ij as a product of square matrices (Hinton et al. 2018, section 2): poses [B, I, P],
+    which are p x p matrices stored row by row, P = p*p, and weight [I, J, p, p] give votes [B, I, J, P]. A weight of
+    fewer children than there are, [I/n, J, p, p], is used n times: the same types at n places of a grid.
+
+    >>> matrix_vote(torch.ones(2, 18, 16), torch.ones(9, 5, 4, 4)).shape
+    torch.Size([2, 18, 5, 16])
+    """
+    if poses.dim() != 3:
+        raise ShapeError(f"poses: expected [B, I, P], got {tuple(poses.shape)} ({poses.dim()} axes)")
+    if weight.dim() != 4 or weight.shape[2] != weight.shape[3]:
+        raise ShapeError(f"weight: expected [I, J, p, p], got {tuple(weight.shape)}")
+    types, _, side, _ = weight.shape
+    if poses.shape[2] != side * side:
+        raise ShapeError(f"poses: expected pose size {side * side}, got {tuple(poses.shape)}")
+    if poses.shape[1] % types:
+        raise ShapeError(f"poses: expected a multiple of {types} children, got {tuple(poses.shape)}")
+    matrices = poses.unflatten(1, (-1, types)).unflatten(-1, (side, side))  # [B, n, I/n, p, p]
+    return torch.einsum("bnirp,ijpq->bnijrq", matrices, weight).flatten(-2).flatten(1, 2)  # [B, I, J, P]

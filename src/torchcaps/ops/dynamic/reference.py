@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import Step, last_step, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
 from torchcaps.ops.squash import squash
 from torchcaps.ops.votes import check_votes
 from torchcaps.types import Routed
@@ -33,6 +33,7 @@ def dynamic_steps(
     iters: int = 3,
     leaky: bool = False,
     grad: GradMode = "all",
+    softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
     """Run procedure 1 of the paper and give each iteration as it ends; see `dynamic_routing`."""
     check_votes(votes)
@@ -47,7 +48,7 @@ def dynamic_steps(
         # With grad="last" the earlier iterations only look for the coupling: what they see and add is constant.
         constant = grad == "last" and iteration < iters - 1
         seen = votes.detach() if constant else votes  # [B, I, J, D]
-        coupling = parent_softmax(logits, leaky=leaky)  # [B, I, J]
+        coupling = softmax(logits, leaky=leaky)  # [B, I, J]
         presquash = torch.einsum("bij,bijd->bjd", coupling, seen)  # [B, J, D]
         if bias is not None:
             presquash = presquash + (bias.detach() if constant else bias)  # [B, J, D]
@@ -66,6 +67,7 @@ def dynamic_routing(
     iters: int = 3,
     leaky: bool = False,
     grad: GradMode = "all",
+    softmax: ParentSoftmax = parent_softmax,
 ) -> Routed:
     """Let children choose the parents that agree with their votes.
 
@@ -75,10 +77,11 @@ def dynamic_routing(
 
     `logits` [B, I, J] are where the routing starts, zero unless given. `leaky` adds a parent for none of the above.
     `grad` lets the gradient through all iterations, or through the last one only, as if the agreements were given.
+    `softmax` says which parents a child chooses from: all J, unless a convolution gives its own (`Window.softmax`).
 
     >>> out = dynamic_routing(torch.randn(2, 6, 3, 4), iters=3)
     >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
     (torch.Size([2, 3, 4]), True)
     """
-    last = last_step(dynamic_steps(votes, logits, bias=bias, iters=iters, leaky=leaky, grad=grad))
+    last = last_step(dynamic_steps(votes, logits, bias=bias, iters=iters, leaky=leaky, grad=grad, softmax=softmax))
     return Routed(last.poses, last.activations, last.coupling)
