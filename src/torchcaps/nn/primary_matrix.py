@@ -15,6 +15,7 @@ class PrimaryMatrixCaps2d(nn.Module):
     poses [B, H', W', caps, dim], activations [B, H', W', caps] (Hinton et al. 2018, section 4, with a 1x1 kernel and
     4x4 poses, dim = 16).
 
+    >>> import torch
     >>> PrimaryMatrixCaps2d(64, 8)(torch.zeros(1, 64, 14, 14)).poses.shape
     torch.Size([1, 14, 14, 8, 16])
     """
