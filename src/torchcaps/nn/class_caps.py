@@ -12,6 +12,7 @@ from torchcaps.nn.conv import check_grid, vote_shape
 from torchcaps.nn.em_router import EMRouting
 from torchcaps.nn.routers import Router
 from torchcaps.ops import Window
+from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.ops.conv import PoseKind
 from torchcaps.types import Capsules, Trace
 
@@ -40,12 +41,15 @@ class ClassCaps(nn.Module):
         pose: PoseKind = "matrix",
         routing: Router | None = None,
         centres: tuple[Sequence[float], Sequence[float]] | None = None,
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         self.in_caps = in_caps
         self.in_dim, self.out_dim = dims
         self.pose: PoseKind = pose
         self.routing = EMRouting() if routing is None else routing
+        check_backend(backend, self.routing.algorithm)
+        self.backend: Backend = backend
         self.routing.prepare(None, out_caps, *dims)
         self.weight = nn.Parameter(torch.empty(in_caps, out_caps, *vote_shape(pose, *dims)))  # [I, J, p, p]
         self.grid = None if centres is None else (len(centres[0]), len(centres[1]))
@@ -66,7 +70,7 @@ class ClassCaps(nn.Module):
         return Window((height, width), (height, width), pose=self.pose, offsets=self.offsets)
 
     def forward(self, children: Capsules) -> Capsules:
-        return self.routing.convolve(children, self.weight, self.window(children)).flatten()
+        return self.routing.convolve(children, self.weight, self.window(children), backend=self.backend).flatten()
 
     def trace(self, children: Capsules) -> Trace:
         """Route with every iteration kept."""

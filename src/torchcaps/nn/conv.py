@@ -9,6 +9,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.nn.em_router import EMRouting
 from torchcaps.nn.routers import Router
 from torchcaps.ops import Window
+from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.ops.conv import Competition, PoseKind
 from torchcaps.types import Capsules, Trace
 
@@ -58,6 +59,7 @@ class CapsConv2d(nn.Module):
         pose: PoseKind = "matrix",
         routing: Router | None = None,
         competition: Competition = "global",
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         self.in_caps = in_caps
@@ -67,6 +69,8 @@ class CapsConv2d(nn.Module):
         self.pose: PoseKind = pose
         self.competition: Competition = competition
         self.routing = EMRouting() if routing is None else routing
+        check_backend(backend, self.routing.algorithm)
+        self.backend: Backend = backend
         seen = kernel_size * kernel_size * in_caps
         self.routing.prepare(seen, out_caps, *dims)
         self.weight = nn.Parameter(torch.empty(seen, out_caps, *vote_shape(pose, *dims)))  # [K*K*I, J, p, p]
@@ -84,7 +88,7 @@ class CapsConv2d(nn.Module):
         return Window((height, width), kernel, self.stride, self.competition, self.pose)
 
     def forward(self, children: Capsules) -> Capsules:
-        return self.routing.convolve(children, self.weight, self.window(children))
+        return self.routing.convolve(children, self.weight, self.window(children), backend=self.backend)
 
     def trace(self, children: Capsules) -> Trace:
         """Route with every iteration kept; each position counts as a sample, [R, B*H'*W', ...]."""

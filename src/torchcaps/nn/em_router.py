@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.nn.routers import ROUTERS, Router
+from torchcaps.ops import _dispatch
 from torchcaps.ops._steps import ParentSoftmax, parent_softmax
+from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.em.reference import Covariance, check_em_options
 from torchcaps.ops.em.schedules import InverseTemp, inverse_temps
 from torchcaps.types import Capsules, Routed, Trace
@@ -22,7 +24,10 @@ class EMRouting(Router):
 
     It learns, for each parent, the price of describing one child's vote in one dimension (`beta_u`) and the price of
     being inactive (`beta_a`). `schedule` is the inverse temperature of each iteration and `scale` a factor on it: the
-    released code takes a quarter in its class layer.
+    released code takes a quarter in its class layer. With `normalise` costs count per child: a parent's cost is divided
+    by the number of children that fall to a parent on average, so that one temperature fits a small kernel and a class
+    layer that sees the whole grid. In the terms of the paper, the inverse temperature is divided by that number and
+    `beta_a` multiplied by it.
 
     >>> router = EMRouting(iters=2, schedule="linear")
     >>> router.prepare(6, 3, 16, 16)
@@ -38,6 +43,7 @@ class EMRouting(Router):
         *,
         schedule: InverseTemp = "paper",
         scale: float = 1.0,
+        normalise: bool = True,
         covariance: Covariance = "diagonal",
         variance_floor: float = 5e-4,
         momentum: float = 0.0,
@@ -46,6 +52,7 @@ class EMRouting(Router):
         check_em_options(covariance, variance_floor, momentum)
         self.iters = iters
         self.inverse_temp = tuple(scale * value for value in inverse_temps(schedule, iters))
+        self.normalise = normalise
         self.covariance: Covariance = covariance
         self.variance_floor = variance_floor
         self.momentum = momentum
@@ -69,6 +76,15 @@ class EMRouting(Router):
             "momentum": self.momentum,
         }
 
+    def prices(self, load: float) -> dict[str, Any]:
+        """The betas and inverse temperatures where a parent has `load` children on average."""
+        if self.beta_u is None or self.beta_a is None:
+            raise ConfigError("routing: expected a router that a layer has prepared, got a new one")
+        if not self.normalise:
+            load = 1.0
+        inverse_temp = tuple(value / load for value in self.inverse_temp)
+        return {"beta_u": self.beta_u, "beta_a": load * self.beta_a, "inverse_temp": inverse_temp}
+
     def forward(
         self,
         votes: Tensor,
@@ -77,9 +93,7 @@ class EMRouting(Router):
         bias: Tensor | None = None,
         softmax: ParentSoftmax = parent_softmax,
     ) -> Routed:
-        beta_u, beta_a = self._betas()
-        options = self.options()
-        return ops.em_routing(votes, children.activations, beta_u=beta_u, beta_a=beta_a, softmax=softmax, **options)
+        return ops.em_routing(votes, children.activations, **self._arguments(votes, softmax))
 
     def trace(
         self,
@@ -89,11 +103,27 @@ class EMRouting(Router):
         bias: Tensor | None = None,
         softmax: ParentSoftmax = parent_softmax,
     ) -> Trace:
-        beta_u, beta_a = self._betas()
-        options = self.options()
-        return ops.trace("em", votes, children.activations, beta_u=beta_u, beta_a=beta_a, softmax=softmax, **options)
+        return ops.trace(self.algorithm, votes, children.activations, **self._arguments(votes, softmax))
 
-    def _betas(self) -> tuple[Tensor, Tensor]:
-        if self.beta_u is None or self.beta_a is None:
-            raise ConfigError("routing: expected a router that a layer has prepared, got a new one")
-        return self.beta_u, self.beta_a
+    def convolve(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
+        reason = self._no_twin(weight, window)
+        if reason is not None and backend == "cpu":
+            raise ConfigError(f"backend: expected 'auto' or 'reference' ({reason}), got 'cpu'")
+        dtype = torch.promote_types(children.poses.dtype, weight.dtype)
+        if reason is None and _dispatch.choose(backend, self.algorithm, weight.device, dtype) == "cpu":
+            prices = self.prices(window.load(children.poses.shape[3], weight.shape[1]))
+            return em_cpu.convolve(children, weight, window, variance_floor=self.variance_floor, **prices)
+        return super().convolve(children, weight, window)
+
+    def _arguments(self, votes: Tensor, softmax: ParentSoftmax) -> dict[str, Any]:
+        with torch.no_grad():
+            load = softmax(votes.new_zeros(votes.shape[:3])).sum(dim=1).mean().item()
+        return {**self.options(), **self.prices(load), "softmax": softmax}
+
+    def _no_twin(self, weight: Tensor, window: ops.Window) -> str | None:
+        """None where the fast twin can serve, otherwise the reason."""
+        if self.covariance != "diagonal" or self.momentum:
+            return "the kernel has a diagonal covariance and no momentum"
+        if window.pose != "matrix" or weight.shape[-1] != em_cpu.SIDE:
+            return "the kernel has 4x4 pose matrices"
+        return None

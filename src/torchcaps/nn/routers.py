@@ -83,8 +83,12 @@ class Router(nn.Module):
         """From children [B, I, P] through weight [I, J, P, D] to parents; a router with a fast twin calls it here."""
         return self(ops.vote(children.poses, weight), children, bias=bias).capsules
 
-    def convolve(self, children: Capsules, weight: Tensor, window: ops.Window) -> Capsules:
+    def convolve(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
         """From a grid of children [B, H, W, I, P] to a grid of parents [B, H', W', J, D]; for weight see `Window`."""
+        if backend not in ("auto", "reference"):
+            raise ConfigError(
+                f"backend: expected 'auto' or 'reference' for {self.algorithm} routing over a grid, got '{backend}'"
+            )
         seen = window.gather(children)
         routed = self(window.votes(seen.poses, weight), seen, softmax=window.softmax)
         return window.spread(routed.capsules)

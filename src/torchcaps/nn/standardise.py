@@ -14,8 +14,8 @@ class Standardise(nn.Module):
     images [B, C, H, W] stay [B, C, H, W]. The deviation is never taken smaller than 1 / sqrt(C*H*W), so that an even
     image becomes zero and not noise.
 
-    >>> Standardise()(torch.tensor([[[[0.25, 0.75]]]])).round().tolist()
-    [[[[-1.0, 1.0]]]]
+    >>> Standardise()(torch.tensor([[[[0.0, 2.0, 0.0, 2.0]]]])).tolist()
+    [[[[-1.0, 1.0, -1.0, 1.0]]]]
     """
 
     def forward(self, images: Tensor) -> Tensor:

@@ -59,6 +59,16 @@ class Window:
         height, width = ((side - size) // self.stride + 1 for side, size in zip(self.grid, self.kernel, strict=True))
         return height, width
 
+    def load(self, types: int, parents: int) -> float:
+        """How many children fall to a parent on average, where each position has so many parents."""
+        places = self.kernel[0] * self.kernel[1]
+        if self.competition == "local":
+            return types * places / parents
+        seen = 1
+        for count, size in zip(self.positions, self.kernel, strict=True):
+            seen *= (count - 1) * min(self.stride, size) + size
+        return types * seen / (self.positions[0] * self.positions[1] * parents)
+
     def gather(self, children: Capsules) -> Capsules:
         """The children at each position as a set of their own: [B, H, W, I, P] becomes [B*H'*W', K*K*I, P]."""
         poses = self._unfold(children.poses)  # [B, H', W', I, P, K, K]

@@ -1,0 +1,252 @@
+"""EM routing against its laws, the paper's equations, and scikit-learn's Gaussian mixture."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops.em import em_routing
+
+
+def sample(batch=2, children=7, parents=3, dim=4, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    activations = torch.rand(batch, children, generator=generator, dtype=dtype)
+    betas = {"beta_u": normal(parents), "beta_a": normal(parents)}
+    return normal(batch, children, parents, dim), activations, betas
+
+
+def test_one_iteration_is_the_m_step_of_the_paper_with_uniform_coupling():
+    votes, activations, betas = sample()
+    out = em_routing(votes, activations, **betas, iters=1, inverse_temp=0.7, variance_floor=1e-3)
+    batch, children, parents, dim = votes.shape
+    for b in range(batch):
+        for j in range(parents):
+            share = [float(activations[b, i]) / parents for i in range(children)]
+            cost = 0.0
+            for h in range(dim):
+                mean = sum(r * float(votes[b, i, j, h]) for i, r in enumerate(share)) / sum(share)
+                variance = sum(r * (float(votes[b, i, j, h]) - mean) ** 2 for i, r in enumerate(share)) / sum(share)
+                assert float(out.poses[b, j, h]) == pytest.approx(mean, rel=1e-6)
+                cost += (float(betas["beta_u"][j]) + math.log(math.sqrt(variance + 1e-3))) * sum(share)
+            activity = 0.7 * (float(betas["beta_a"][j]) - cost)
+            assert float(out.activations[b, j]) == pytest.approx(1 / (1 + math.exp(-activity)), rel=1e-6)
+
+
+def test_the_e_step_weighs_densities_by_the_activations_of_the_parents():
+    votes, activations, betas = sample()
+    trace = ops.trace("em", votes, activations, **betas, iters=2, inverse_temp=0.7)
+    mean, variance = trace.poses[0].unsqueeze(1), trace.extras["variance"][0].unsqueeze(1)
+    density = torch.distributions.Normal(mean, variance.sqrt()).log_prob(votes).sum(-1).exp()
+    weighed = density * trace.activations[0].unsqueeze(1)
+    torch.testing.assert_close(trace.coupling[1], weighed / weighed.sum(-1, keepdim=True))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_an_iteration_is_one_step_of_a_gaussian_mixture(covariance):
+    # With the same votes for all parents, full activations and a zero inverse temperature (all parents equally active) EM
+    # routing is EM on a mixture of equal weights.
+    mixture = pytest.importorskip("sklearn.mixture")
+    points = sample(children=40)[0][0, :, 0, :]  # [I, D]
+    votes = points[None, :, None, :].expand(1, -1, 3, -1)
+    start = sample(children=40, seed=1)[0][:1, :, :, 0]
+    none = torch.zeros(3, dtype=torch.float64)
+    trace = ops.trace(
+        "em",
+        votes,
+        torch.ones(1, 40, dtype=torch.float64),
+        start,
+        beta_u=none,
+        beta_a=none,
+        iters=2,
+        inverse_temp=0.0,
+        covariance=covariance,
+        variance_floor=1e-3,
+    )
+    steps = []
+    for responsibilities in trace.coupling[:, 0]:
+        mass = responsibilities.sum(0)
+        mean = responsibilities.T @ points / mass[:, None]
+        steps.append(mean)
+    torch.testing.assert_close(trace.poses[0, 0], steps[0], rtol=1e-6, atol=1e-7)
+    apart = points[:, None] - steps[0]
+    scatter = (
+        torch.einsum("ij,ijd,ije->jde", trace.coupling[0, 0], apart, apart) / trace.coupling[0, 0].sum(0)[:, None, None]
+    )
+    scatter = scatter + 1e-3 * torch.eye(4, dtype=torch.float64)
+    precision = scatter.inverse() if covariance == "full" else 1 / scatter.diagonal(dim1=1, dim2=2)
+    theirs = mixture.GaussianMixture(
+        3,
+        covariance_type="full" if covariance == "full" else "diag",
+        reg_covar=1e-3,
+        max_iter=1,
+        weights_init=[1 / 3] * 3,
+        means_init=steps[0].numpy(),
+        precisions_init=precision.numpy(),
+    ).fit(points.numpy())
+    expected = torch.from_numpy(theirs.covariances_)
+    if covariance == "full":
+        expected = expected.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(trace.poses[1, 0], torch.from_numpy(theirs.means_), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(trace.extras["variance"][1, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("iters", [1, 3])
+def test_coupling_sums_to_one_over_parents(iters):
+    votes, activations, betas = sample()
+    coupling = em_routing(votes, activations, **betas, iters=iters).coupling
+    torch.testing.assert_close(coupling.sum(-1), torch.ones_like(activations))
+    if iters == 1:
+        torch.testing.assert_close(coupling, torch.full_like(coupling, 1 / 3))
+
+
+def test_permuting_parents_permutes_the_result_and_permuting_children_changes_nothing():
+    votes, activations, betas = sample()
+    out = em_routing(votes, activations, **betas)
+    order = torch.tensor([2, 0, 1])
+    turned = em_routing(votes[:, :, order], activations, **{name: beta[order] for name, beta in betas.items()})
+    torch.testing.assert_close(turned.poses, out.poses[:, order])
+    torch.testing.assert_close(turned.activations, out.activations[:, order])
+    mixed = torch.randperm(votes.shape[1], generator=torch.Generator().manual_seed(0))
+    again = em_routing(votes[:, mixed], activations[:, mixed], **betas)
+    torch.testing.assert_close(again.poses, out.poses)
+    torch.testing.assert_close(again.coupling, out.coupling[:, mixed])
+
+
+def test_samples_do_not_touch_each_other_and_a_batch_of_one_is_enough():
+    votes, activations, betas = sample(batch=3)
+    out = em_routing(votes, activations, **betas)
+    for b in range(3):
+        alone = em_routing(votes[b : b + 1], activations[b : b + 1], **betas)
+        torch.testing.assert_close(alone.poses[0], out.poses[b])
+        torch.testing.assert_close(alone.activations[0], out.activations[b])
+
+
+def test_a_child_with_zero_activation_has_no_vote():
+    votes, activations, betas = sample()
+    activations[:, 2] = 0
+    out = em_routing(votes, activations, **betas)
+    votes[:, 2] = 100.0
+    moved = em_routing(votes, activations, **betas)
+    torch.testing.assert_close(moved.poses, out.poses)
+    torch.testing.assert_close(moved.activations, out.activations)
+    kept = [0, 1, 3, 4, 5, 6]
+    without = em_routing(votes[:, kept], activations[:, kept], **betas)
+    torch.testing.assert_close(without.poses, out.poses)
+
+
+def test_betas_belong_to_their_own_parent():
+    votes, activations, betas = sample()
+    out = em_routing(votes, activations, **betas, iters=1, inverse_temp=1.0)
+    for name in betas:
+        raised = {**betas, name: betas[name] + torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)}
+        changed = em_routing(votes, activations, **raised, iters=1, inverse_temp=1.0).activations != out.activations
+        assert changed.tolist() == [[False, True, False]] * 2
+
+
+def test_agreement_makes_a_parent_active_and_the_temperature_makes_it_sure():
+    votes, activations, betas = sample(parents=2)
+    votes[:, :, 0] = votes[:, :1, 0]
+    betas = {name: torch.zeros(2, dtype=torch.float64) for name in betas}
+    mild, sure = (em_routing(votes, activations, **betas, inverse_temp=t).activations for t in (0.1, 1.0))
+    assert bool((mild[:, 0] > mild[:, 1]).all())
+    assert bool((sure[:, 0] > mild[:, 0]).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("iters", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "huge and equal", "silent", "one alone"])
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_values_and_gradients_are_finite(dtype, iters, case, covariance):
+    votes, activations, betas = sample(dtype=dtype)
+    if case == "zero":
+        votes = torch.zeros_like(votes)
+    elif case == "equal":
+        votes = votes[:, :1, :1].expand_as(votes).clone()
+    elif case == "huge":
+        votes = 1e6 * votes
+    elif case == "tiny":
+        votes = 1e-12 * votes
+    elif case == "huge and equal":
+        votes = 1e6 * votes[:, :1, :1].expand_as(votes).clone()
+    elif case == "silent":
+        activations = torch.zeros_like(activations)
+    elif case == "one alone":
+        votes, activations = votes[:1, :1], activations[:1, :1]
+    inputs = [votes, activations, *betas.values()]
+    for tensor in inputs:
+        tensor.requires_grad_()
+    out = em_routing(
+        votes,
+        activations,
+        beta_u=inputs[2],
+        beta_a=inputs[3],
+        iters=iters,
+        inverse_temp="linear",
+        covariance=covariance,
+    )
+    weights = torch.linspace(-1, 1, out.poses.numel(), dtype=dtype).view_as(out.poses)
+    ((out.poses * weights).sum() + out.activations[:, 0].sum()).backward()
+    for tensor in (*out, *(tensor.grad for tensor in inputs)):
+        assert tensor is not None
+        assert bool(tensor.isfinite().all())
+
+
+@pytest.mark.parametrize("options", [{}, {"covariance": "full"}, {"momentum": 0.1}])
+def test_gradients_are_those_of_the_values(options):
+    votes, activations, betas = sample(batch=1, children=4, parents=2, dim=3)
+
+    def values(votes, activations, beta_u, beta_a):
+        out = em_routing(votes, activations, beta_u=beta_u, beta_a=beta_a, inverse_temp="linear", **options)
+        return out.poses, out.activations, out.coupling
+
+    inputs = [tensor.requires_grad_() for tensor in (votes, activations, *betas.values())]
+    assert torch.autograd.gradcheck(values, inputs)
+
+
+def test_full_covariance_of_independent_dimensions_is_close_to_the_diagonal_one():
+    votes, activations, betas = sample(dim=1)
+    full = em_routing(votes, activations, **betas, covariance="full")
+    torch.testing.assert_close(full.poses, em_routing(votes, activations, **betas).poses)
+
+
+def test_momentum_keeps_a_part_of_the_old_mean():
+    votes, activations, betas = sample()
+    plain = ops.trace("em", votes, activations, **betas, iters=2)
+    slow = ops.trace("em", votes, activations, **betas, iters=2, momentum=0.1)
+    torch.testing.assert_close(slow.poses[0], plain.poses[0])
+    torch.testing.assert_close(slow.poses[1], 0.9 * plain.poses[1] + 0.1 * plain.poses[0])
+
+
+def test_trace_keeps_every_iteration():
+    votes, activations, betas = sample()
+    trace = ops.trace("em", votes, activations, **betas, iters=3)
+    assert trace.poses.shape == (3, 2, 3, 4)
+    assert trace.coupling.shape == (3, 2, 7, 3)
+    assert trace.activations.shape == (3, 2, 3)
+    assert trace.extras["variance"].shape == (3, 2, 3, 4)
+    for iters in (1, 2, 3):
+        torch.testing.assert_close(trace.poses[iters - 1], em_routing(votes, activations, **betas, iters=iters).poses)
+
+
+def test_errors_name_the_argument():
+    votes, activations, betas = sample()
+    with pytest.raises(ShapeError, match=r"activations: expected \(2, 7\), got \(2, 6\)"):
+        em_routing(votes, activations[:, :6], **betas)
+    with pytest.raises(ShapeError, match=r"beta_a: expected \(3,\), got \(2,\)"):
+        em_routing(votes, activations, beta_u=betas["beta_u"], beta_a=betas["beta_a"][:2])
+    with pytest.raises(ShapeError, match=r"logits: expected \(2, 7, 3\), got \(2, 7\)"):
+        em_routing(votes, activations, activations, **betas)
+    with pytest.raises(ConfigError, match="covariance: expected one of diagonal, full, got 'round'"):
+        em_routing(votes, activations, **betas, covariance="round")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="variance_floor: expected a number above 0, got 0"):
+        em_routing(votes, activations, **betas, variance_floor=0)
+    with pytest.raises(ConfigError, match="momentum: expected a number from 0 to below 1, got 1"):
+        em_routing(votes, activations, **betas, momentum=1)
