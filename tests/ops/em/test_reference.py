@@ -51,8 +51,8 @@ def test_the_e_step_weighs_densities_by_the_activations_of_the_parents():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_an_iteration_is_one_step_of_a_gaussian_mixture(covariance):
-    # With the same votes for all parents, full activations and a zero inverse temperature (all parents equally active) EM
-    # routing is EM on a mixture of equal weights.
+    # With the same votes for all parents, full activations and a zero inverse temperature, where all are equally
+    # active, EM routing is EM on a mixture of equal weights.
     mixture = pytest.importorskip("sklearn.mixture")
     points = sample(children=40)[0][0, :, 0, :]  # [I, D]
     votes = points[None, :, None, :].expand(1, -1, 3, -1)
@@ -70,16 +70,11 @@ def test_an_iteration_is_one_step_of_a_gaussian_mixture(covariance):
         covariance=covariance,
         variance_floor=1e-3,
     )
-    steps = []
-    for responsibilities in trace.coupling[:, 0]:
-        mass = responsibilities.sum(0)
-        mean = responsibilities.T @ points / mass[:, None]
-        steps.append(mean)
-    torch.testing.assert_close(trace.poses[0, 0], steps[0], rtol=1e-6, atol=1e-7)
-    apart = points[:, None] - steps[0]
-    scatter = (
-        torch.einsum("ij,ijd,ije->jde", trace.coupling[0, 0], apart, apart) / trace.coupling[0, 0].sum(0)[:, None, None]
-    )
+    share = trace.coupling[0, 0] / trace.coupling[0, 0].sum(0)
+    mean = share.T @ points
+    torch.testing.assert_close(trace.poses[0, 0], mean, rtol=1e-6, atol=1e-7)
+    apart = points[:, None] - mean
+    scatter = torch.einsum("ij,ijd,ije->jde", share, apart, apart)
     scatter = scatter + 1e-3 * torch.eye(4, dtype=torch.float64)
     precision = scatter.inverse() if covariance == "full" else 1 / scatter.diagonal(dim1=1, dim2=2)
     theirs = mixture.GaussianMixture(
@@ -88,7 +83,7 @@ def test_an_iteration_is_one_step_of_a_gaussian_mixture(covariance):
         reg_covar=1e-3,
         max_iter=1,
         weights_init=[1 / 3] * 3,
-        means_init=steps[0].numpy(),
+        means_init=mean.numpy(),
         precisions_init=precision.numpy(),
     ).fit(points.numpy())
     expected = torch.from_numpy(theirs.covariances_)
@@ -161,7 +156,7 @@ def test_agreement_makes_a_parent_active_and_the_temperature_makes_it_sure():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("iters", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("iters", [1, 2, 3, 10])
 @pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "huge and equal", "silent", "one alone"])
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_values_and_gradients_are_finite(dtype, iters, case, covariance):

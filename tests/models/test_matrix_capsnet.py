@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from torchcaps.errors import ShapeError
+from torchcaps.models import create_model
+from torchcaps.nn import EMRouting, SpreadLoss
+
+
+def count(name: str, **options) -> int:
+    return sum(p.numel() for p in create_model(name, image_shape=(2, 32, 32), num_classes=5, **options).parameters())
+
+
+def test_parameter_counts():
+    assert count("matrix_capsnet") == 317_194
+    assert count("matrix_capsnet_small") == 68_754
+    assert count("cnn_smallnorb") == 4_253_349
+
+
+@pytest.mark.parametrize("shape", [(1, 17, 17), (2, 32, 32), (3, 20, 33)])
+def test_any_image_size(shape):
+    model = create_model("matrix_capsnet_small", image_shape=shape, num_classes=3)
+    capsules = model(torch.rand(1, *shape))
+    assert capsules.poses.shape == (1, 3, 16)
+    assert model.trace(torch.rand(1, *shape)).activations.shape == (3, 1, 3)
+
+
+def test_every_layer_has_a_router_of_its_own():
+    router = EMRouting(iters=2)
+    model = create_model("matrix_capsnet_small", image_shape=(1, 20, 20), routing=router)
+    own = [module for module in model.modules() if isinstance(module, EMRouting)]
+    assert len({id(module) for module in own}) == 3
+    assert router not in own
+
+
+def test_without_coordinates_and_with_other_routers():
+    for options in ({"coordinates": False}, {"competition": "local"}, {"routing": "dynamic"}):
+        model = create_model("matrix_capsnet_small", image_shape=(1, 17, 17), num_classes=3, **options)
+        assert bool(model(torch.rand(2, 1, 17, 17)).activations.isfinite().all())
+
+
+def test_activations_are_neither_dead_nor_all_alike_at_the_start():
+    torch.manual_seed(0)
+    model = create_model("matrix_capsnet_small", image_shape=(1, 28, 28), num_classes=5)
+    capsules = model.primary(model.stem(torch.rand(4, 1, 28, 28)))
+    for layer in (model.lower, model.upper, model.head):
+        capsules = layer(capsules)
+        assert 0.1 < float(capsules.activations.mean()) < 0.95
+        assert float(capsules.activations.std()) > 0.01
+
+
+def test_it_learns_two_patterns_with_finite_gradients_at_every_step():
+    torch.manual_seed(0)
+    images = torch.zeros(16, 1, 20, 20)
+    labels = torch.arange(16) % 2
+    for n in range(16):
+        at = 4 + n % 8
+        if labels[n]:
+            images[n, 0, at : at + 3] = 1
+        else:
+            images[n, 0, :, at : at + 3] = 1
+    images += 0.05 * torch.rand_like(images)
+    model = create_model("matrix_capsnet_small", image_shape=(1, 20, 20), num_classes=2)
+    loss, optimiser = SpreadLoss(steps=50), torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(40):
+        optimiser.zero_grad()
+        loss(model(images), labels).backward()
+        assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+        optimiser.step()
+    assert model(images).activations.argmax(-1).tolist() == labels.tolist()
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ShapeError, match=r"image_shape: expected height and width of at least 17, got \(1, 16, 20\)"):
+        create_model("matrix_capsnet_small", image_shape=(1, 16, 20))
+    with pytest.raises(ShapeError, match=r"image_shape: expected height and width of at least 4, got \(1, 3, 9\)"):
+        create_model("cnn_smallnorb", image_shape=(1, 3, 9))

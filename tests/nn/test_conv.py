@@ -1,0 +1,79 @@
+import copy
+
+import pytest
+import torch
+
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn import CapsConv2d, DynamicRouting, EMRouting
+from torchcaps.types import Capsules
+
+
+def children(height: int = 5, width: int = 6, types: int = 2, size: int = 16) -> Capsules:
+    generator = torch.Generator().manual_seed(0)
+    poses = torch.randn(2, height, width, types, size, generator=generator)
+    return Capsules(poses, torch.rand(2, height, width, types, generator=generator))
+
+
+@pytest.mark.parametrize("competition", ["global", "local"])
+@pytest.mark.parametrize("routing", [EMRouting(), EMRouting(covariance="full"), DynamicRouting(leaky=True)])
+def test_every_router_gives_a_grid_of_parents(routing, competition):
+    layer = CapsConv2d(2, 3, 3, 2, routing=copy.deepcopy(routing), competition=competition)
+    parents = layer(children())
+    assert parents.poses.shape == (2, 2, 2, 3, 16)
+    assert parents.activations.shape == (2, 2, 2, 3)
+    assert bool((parents.activations >= 0).all() and (parents.activations <= 1).all())
+
+
+def test_vector_poses_of_any_size():
+    layer = CapsConv2d(2, 3, 3, 2, dims=(8, 5), pose="vector", routing=DynamicRouting())
+    assert layer(children(size=8)).poses.shape == (2, 2, 2, 3, 5)
+    assert layer.weight.shape == (18, 3, 8, 5)
+
+
+def test_positions_share_weights():
+    layer = CapsConv2d(2, 3, 2, 2)
+    first = children(2, 2)
+    twice = Capsules(torch.cat([first.poses] * 2, dim=2), torch.cat([first.activations] * 2, dim=2))
+    left, right = layer(twice).poses.unbind(2)
+    torch.testing.assert_close(left, right)
+
+
+def test_the_switch_of_the_competition_does_something():
+    torch.manual_seed(0)
+    layer = CapsConv2d(2, 3, 3, 1)
+    local = CapsConv2d(2, 3, 3, 1, competition="local")
+    local.load_state_dict(layer.state_dict())
+    assert not torch.allclose(layer(children()).poses, local(children()).poses)
+
+
+def test_trace_has_every_iteration_and_the_same_end():
+    layer = CapsConv2d(2, 3, 3, 2)
+    trace = layer.trace(children())
+    assert trace.poses.shape == (3, 2 * 2 * 2, 3, 16)
+    parents = layer(children())
+    torch.testing.assert_close(trace.poses[-1].view_as(parents.poses), parents.poses, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(trace.activations[-1].view_as(parents.activations), parents.activations)
+
+
+def test_the_representation_says_what_it_is():
+    assert "competition='global'" in repr(CapsConv2d(2, 3))
+
+
+def test_errors_name_the_argument():
+    layer = CapsConv2d(2, 3)
+    with pytest.raises(ShapeError, match=r"children: expected Capsules\(poses, activations\), got Tensor"):
+        layer(children().poses)
+    with pytest.raises(ShapeError, match=r"poses: expected \[B, H, W, 2, 16\], got \(2, 5, 6, 3, 16\)"):
+        layer(children(types=3))
+    with pytest.raises(ShapeError, match=r"activations: expected \(2, 5, 6, 2\), got \(2, 5, 6\)"):
+        layer(Capsules(children().poses, children().activations[..., 0]))
+    with pytest.raises(
+        ShapeError, match="in_dim, out_dim: expected the same square number for pose matrices, got 8, 16"
+    ):
+        CapsConv2d(2, 3, dims=(8, 16))
+    with pytest.raises(
+        ConfigError, match=r"backend: expected one of auto, reference, cpu for em routing, got 'triton'"
+    ):
+        CapsConv2d(2, 3, backend="triton")
+    with pytest.raises(ConfigError, match="backend: expected 'auto' or 'reference' for dynamic routing over a grid"):
+        CapsConv2d(2, 3, routing=DynamicRouting(), backend="torch")(children())

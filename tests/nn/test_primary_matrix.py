@@ -1,0 +1,23 @@
+import pytest
+import torch
+
+from torchcaps.errors import ShapeError
+from torchcaps.nn import PrimaryMatrixCaps2d
+
+
+def test_a_pose_is_made_of_the_channels_of_one_type_at_one_position():
+    layer = PrimaryMatrixCaps2d(1, 3)
+    with torch.no_grad():
+        layer.poses.weight.copy_(torch.arange(48.0).view(48, 1, 1, 1))
+        layer.poses.bias.zero_()  # pyright: ignore[reportOptionalMemberAccess]
+    features = torch.tensor([[[[1.0, 100.0], [10000.0, 1000000.0]]]])
+    capsules = layer(features)
+    assert capsules.poses.shape == (1, 2, 2, 3, 16)
+    torch.testing.assert_close(capsules.poses[0, 1, 0, 2], 10000.0 * torch.arange(32.0, 48.0))
+    assert capsules.activations.shape == (1, 2, 2, 3)
+    assert bool((capsules.activations >= 0).all() and (capsules.activations <= 1).all())
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ShapeError, match=r"features: expected \[B, C, H, W\], got \(1, 2, 2\) \(3 axes\)"):
+        PrimaryMatrixCaps2d(1, 3)(torch.zeros(1, 2, 2))

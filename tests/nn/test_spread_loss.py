@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn import LOSSES, SpreadLoss
+from torchcaps.types import Capsules
+
+
+def classes(*activations: float) -> Capsules:
+    return Capsules(torch.zeros(1, len(activations), 16), torch.tensor([activations]))
+
+
+def test_it_is_the_sum_over_the_wrong_classes():
+    loss = LOSSES["spread"](start=0.5, end=0.5)
+    value = loss(classes(0.6, 0.5, 0.0), torch.tensor([0]))
+    assert float(value) == pytest.approx((0.5 - 0.1) ** 2)
+    assert float(loss(classes(1.0, 0.0, 0.0), torch.tensor([0]))) == 0
+
+
+def test_the_margin_grows_while_training_only():
+    loss = SpreadLoss(steps=10)
+    margins = []
+    for _ in range(12):
+        margins.append(loss.margin)
+        loss(classes(0.6, 0.5), torch.tensor([0]))
+    assert margins == pytest.approx([0.2 + 0.07 * min(step, 10) for step in range(12)])
+    loss.eval()
+    before = int(loss.step)
+    loss(classes(0.6, 0.5), torch.tensor([0]))
+    assert int(loss.step) == before
+
+
+def test_the_released_growth():
+    loss = SpreadLoss(growth="released")
+    values = []
+    for step in (0, 200000, 1000000):
+        loss.step.fill_(step)
+        values.append(loss.margin)
+    assert values == pytest.approx([0.2142, 0.595, 0.99], abs=1e-3)
+
+
+def test_a_resumed_loss_keeps_its_margin():
+    loss = SpreadLoss(steps=10)
+    loss(classes(0.6, 0.5), torch.tensor([0]))
+    resumed = SpreadLoss(steps=10)
+    resumed.load_state_dict(loss.state_dict())
+    assert resumed.margin == loss.margin > 0.2
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ConfigError, match="growth: expected one of linear, released, got 'none'"):
+        SpreadLoss(growth="none")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="steps: expected a count of at least 1, got 0"):
+        SpreadLoss(steps=0)
+    with pytest.raises(ShapeError, match=r"labels: expected \(1,\) class numbers, got \(1, 2\)"):
+        SpreadLoss()(classes(0.6, 0.5), torch.tensor([[1, 0]]))

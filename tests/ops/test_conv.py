@@ -1,0 +1,169 @@
+import pytest
+import torch
+
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops import Window, dynamic_routing, em_routing, receptive_centres
+from torchcaps.types import Capsules
+
+SHAPES = [((5, 6), (3, 3), 2), ((4, 4), (3, 3), 1), ((7, 5), (2, 2), 3), ((3, 4), (3, 4), 1)]
+
+
+def grid(height: int, width: int, types: int = 2, size: int = 16, batch: int = 2) -> Capsules:
+    generator = torch.Generator().manual_seed(0)
+    poses = torch.randn(batch, height, width, types, size, generator=generator, dtype=torch.float64)
+    return Capsules(poses, torch.rand(batch, height, width, types, generator=generator, dtype=torch.float64))
+
+
+def seen_by(window: Window) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """For each place of the grid: which positions see it, and through which place of the kernel."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    rows, columns = window.positions
+    for position in range(rows * columns):
+        top, left = position // columns * window.stride, position % columns * window.stride
+        for k in range(window.kernel[0] * window.kernel[1]):
+            place = (top + k // window.kernel[1], left + k % window.kernel[1])
+            found.setdefault(place, []).append((position, k))
+    return found
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
+def test_gather_finds_the_children_under_the_kernel(size, kernel, stride):
+    window = Window(size, kernel, stride)
+    children = grid(*size)
+    seen = window.gather(children)
+    positions = window.positions[0] * window.positions[1]
+    assert seen.poses.shape == (2 * positions, kernel[0] * kernel[1] * 2, 16)
+    for (y, x), where in seen_by(window).items():
+        for position, k in where:
+            for b in range(2):
+                own = slice(2 * k, 2 * k + 2)
+                torch.testing.assert_close(seen.poses[b * positions + position, own], children.poses[b, y, x])
+                torch.testing.assert_close(
+                    seen.activations[b * positions + position, own], children.activations[b, y, x]
+                )
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+@pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
+def test_coupling_is_a_softmax_over_all_parents_at_all_positions_that_see_a_child(size, kernel, stride, leaky):
+    window = Window(size, kernel, stride)
+    positions, places, types, parents = window.positions[0] * window.positions[1], kernel[0] * kernel[1], 2, 3
+    generator = torch.Generator().manual_seed(0)
+    logits = 5 * torch.randn(2 * positions, places * types, parents, generator=generator, dtype=torch.float64)
+    coupling = window.softmax(logits, leaky=leaky)
+    for b in range(2):
+        for where in seen_by(window).values():
+            for type_ in range(types):
+                rows = [(b * positions + position, k * types + type_) for position, k in where]
+                own = torch.stack([logits[row] for row in rows]).flatten()
+                if leaky:
+                    own = torch.cat([own, own.new_zeros(1)])
+                expected = own.softmax(0)[: len(rows) * parents].view(len(rows), parents)
+                torch.testing.assert_close(torch.stack([coupling[row] for row in rows]), expected)
+
+
+def test_the_first_coupling_is_uniform_and_larger_at_the_border():
+    window = Window((5, 5), (3, 3), 2)
+    coupling = window.softmax(torch.zeros(4, 9, 2, dtype=torch.float64)).unflatten(0, window.positions)
+    assert float(coupling[0, 0, 0, 0]) == pytest.approx(1 / 2)
+    assert float(coupling[0, 0, 2, 0]) == pytest.approx(1 / 4)
+    assert float(coupling[0, 0, 8, 0]) == pytest.approx(1 / 8)
+
+
+def test_local_competition_treats_each_position_alone():
+    window = Window((4, 4), (3, 3), competition="local")
+    logits = torch.randn(8, 18, 3)
+    torch.testing.assert_close(window.softmax(logits), logits.softmax(-1))
+    assert not torch.allclose(Window((4, 4), (3, 3)).softmax(logits), logits.softmax(-1))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e6])
+def test_competition_is_stable(scale):
+    logits = (scale * torch.randn(8, 18, 3)).requires_grad_()
+    coupling = Window((4, 4), (3, 3)).softmax(logits)
+    coupling.square().sum().backward()
+    assert logits.grad is not None
+    assert bool(coupling.isfinite().all() and logits.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+def test_competition_has_the_gradient_of_its_values(leaky):
+    logits = torch.randn(4, 9, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: Window((5, 5), (3, 3), 2).softmax(x, leaky=leaky), logits)
+
+
+@pytest.mark.parametrize("competition", ["global", "local"])
+def test_a_window_that_sees_everything_once_is_a_dense_layer(competition):
+    window = Window((3, 3), (3, 3), competition=competition)
+    children = grid(3, 3)
+    seen = window.gather(children)
+    votes = window.votes(seen.poses, torch.randn(18, 4, 4, 4, dtype=torch.float64))
+    betas = {"beta_u": torch.zeros(4, dtype=torch.float64), "beta_a": torch.zeros(4, dtype=torch.float64)}
+    for routed, dense in (
+        (
+            em_routing(votes, seen.activations, softmax=window.softmax, **betas),
+            em_routing(votes, seen.activations, **betas),
+        ),
+        (dynamic_routing(votes, leaky=True, softmax=window.softmax), dynamic_routing(votes, leaky=True)),
+    ):
+        torch.testing.assert_close(routed.poses, dense.poses)
+        torch.testing.assert_close(routed.coupling, dense.coupling)
+
+
+def test_children_that_nobody_sees_take_no_part():
+    window = Window((4, 4), (3, 3), 2)
+    children = grid(4, 4)
+    poses = children.poses.clone()
+    poses[:, 3] = torch.nan
+    poses[:, :, 3] = torch.nan
+    assert window.positions == (1, 1)
+    torch.testing.assert_close(
+        window.gather(Capsules(poses, children.activations)).poses, window.gather(children).poses
+    )
+
+
+def test_shared_weights_and_offsets():
+    offsets = torch.tensor([[0.0, 10.0], [1.0, 20.0]])
+    window = Window((1, 2), (1, 2), offsets=offsets)
+    seen = window.gather(grid(1, 2, batch=1))
+    weight = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    votes = window.votes(seen.poses, weight)
+    plain = Window((1, 2), (1, 2)).votes(seen.poses, weight.repeat(2, 1, 1, 1))
+    added = (votes - plain).unflatten(1, (2, 2))
+    for place in range(2):
+        torch.testing.assert_close(added[0, place, ..., :2], offsets[place].double().expand(2, 3, 2))
+    assert bool((added[..., 2:] == 0).all())
+    vectors = Window((1, 2), (1, 2), pose="vector").votes(seen.poses, torch.randn(2, 3, 16, 5, dtype=torch.float64))
+    assert vectors.shape == (1, 4, 3, 5)
+
+
+@pytest.mark.parametrize("competition", ["global", "local"])
+@pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
+def test_load_is_the_mean_of_the_first_coupling(size, kernel, stride, competition):
+    window = Window(size, kernel, stride, competition)
+    positions = window.positions[0] * window.positions[1]
+    coupling = window.softmax(torch.zeros(positions, kernel[0] * kernel[1] * 2, 3))
+    assert window.load(2, 3) == pytest.approx(float(coupling.sum(dim=1).mean()), rel=1e-5)
+
+
+def test_receptive_centres_follow_kernels_and_strides():
+    assert receptive_centres(4, []) == [0.125, 0.375, 0.625, 0.875]
+    assert receptive_centres(5, [(3, 1)]) == pytest.approx([0.3, 0.5, 0.7])
+    # The rows that a position of the second layer is made of are 0 to 8, 2 to 10 and so on: their middle is the centre.
+    convs = [(5, 2), (1, 1), (3, 2), (3, 1)]
+    centres = receptive_centres(32, convs)
+    spans = [(row, row) for row in range(32)]
+    for kernel, stride in convs:
+        spans = [(spans[at][0], spans[at + kernel - 1][1]) for at in range(0, len(spans) - kernel + 1, stride)]
+    assert centres == pytest.approx([(first + last + 1) / 2 / 32 for first, last in spans])
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ConfigError, match="stride: expected a count of at least 1, got 0"):
+        Window((4, 4), (3, 3), 0)
+    with pytest.raises(ConfigError, match="competition: expected one of global, local, got 'none'"):
+        Window((4, 4), (3, 3), competition="none")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="pose: expected one of matrix, vector, got 'point'"):
+        Window((4, 4), (3, 3), pose="point")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ShapeError, match=r"children: expected a grid of at least \(3, 3\), got \(2, 5\)"):
+        Window((2, 5), (3, 3))
