@@ -10,9 +10,9 @@
 
 #include "team.h"
 
-#pragma GCC visibility push(default)
-extern "C" const char* torchcaps_instruction_set();
-#pragma GCC visibility pop
+#define EXPORT __attribute__((visibility("default")))
+
+extern "C" EXPORT const char* torchcaps_instruction_set();
 
 namespace torchcaps {
 namespace {
@@ -196,27 +196,18 @@ int guarded(Call call) {
 }  // namespace
 }  // namespace torchcaps
 
-#pragma GCC visibility push(default)
 extern "C" {
 
 #define ENTRIES(T, SUFFIX)                                                                                                  \
-  int64_t torchcaps_em_kept_##SUFFIX(const int64_t* sizes) {                                                                \
-    const auto& s = *reinterpret_cast<const torchcaps::EmSizes*>(sizes);                                                    \
-    const auto& stage = torchcaps::stages<T>();                                                                             \
-    torchcaps::EmProblem<T> q{};                                                                                            \
-    q.iters = s.iters;                                                                                                      \
-    q.positions = s.rows * s.columns;                                                                                       \
-    q.blocks = (s.parents + stage.lanes - 1) / stage.lanes;                                                                 \
-    return stage.kept(q);                                                                                                   \
-  }                                                                                                                         \
-  int torchcaps_em_forward_##SUFFIX(const T* poses, const T* activations, const T* weight, const T* betas,                  \
+  EXPORT int64_t torchcaps_em_lanes_##SUFFIX() { return torchcaps::stages<T>().lanes; }                                     \
+  EXPORT int torchcaps_em_forward_##SUFFIX(const T* poses, const T* weight, const T* activations, const T* betas,                  \
                                     const T* offsets, const T* constants, T* out, T* out_activations, T* kept,              \
                                     const int64_t* sizes, int threads) {                                                    \
     const auto& s = *reinterpret_cast<const torchcaps::EmSizes*>(sizes);                                                    \
     const torchcaps::Inputs<T> in{poses, activations, weight, betas, offsets, constants};                                   \
     return torchcaps::guarded([&] { torchcaps::forward<T>(in, out, out_activations, kept, s, threads); });                  \
   }                                                                                                                         \
-  int torchcaps_em_backward_##SUFFIX(const T* poses, const T* activations, const T* weight, const T* betas,                 \
+  EXPORT int torchcaps_em_backward_##SUFFIX(const T* poses, const T* weight, const T* activations, const T* betas,                 \
                                      const T* offsets, const T* constants, const T* kept, const T* grad_out,                \
                                      const T* grad_out_activations, T* grad_poses, T* grad_activations, T* grad_weight,     \
                                      T* grad_betas, const int64_t* sizes, int threads) {                                    \
@@ -231,4 +222,3 @@ extern "C" {
 ENTRIES(float, f32)
 ENTRIES(double, f64)
 }
-#pragma GCC visibility pop

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from torchcaps.errors import ShapeError
-from torchcaps.models import create_model
+from torchcaps.models import MatrixCapsNet, create_model
 from torchcaps.nn import EMRouting, SpreadLoss
 
 
@@ -41,6 +41,7 @@ def test_without_coordinates_and_with_other_routers():
 def test_activations_are_neither_dead_nor_all_alike_at_the_start():
     torch.manual_seed(0)
     model = create_model("matrix_capsnet_small", image_shape=(1, 28, 28), num_classes=5)
+    assert isinstance(model, MatrixCapsNet)
     capsules = model.primary(model.stem(torch.rand(4, 1, 28, 28)))
     for layer in (model.lower, model.upper, model.head):
         capsules = layer(capsules)

@@ -76,4 +76,4 @@ def test_errors_name_the_argument():
     ):
         CapsConv2d(2, 3, backend="triton")
     with pytest.raises(ConfigError, match="backend: expected 'auto' or 'reference' for dynamic routing over a grid"):
-        CapsConv2d(2, 3, routing=DynamicRouting(), backend="torch")(children())
+        CapsConv2d(2, 3, routing=DynamicRouting(), backend="cpu")(children())

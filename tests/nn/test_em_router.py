@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -35,7 +37,7 @@ def test_without_normalising_it_is_the_routing_of_ops():
     assert router.beta_u is not None
     assert router.beta_a is not None
     temps = [0.25 * 0.01 * (1 - 0.95**n) for n in (1, 2, 3)]
-    betas = {"beta_u": router.beta_u, "beta_a": router.beta_a}
+    betas: dict[str, Any] = {"beta_u": router.beta_u, "beta_a": router.beta_a}
     expected = ops.em_routing(votes, children.activations, **betas, inverse_temp=temps)
     torch.testing.assert_close(router(votes, children).activations, expected.activations)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -98,7 +100,10 @@ def test_a_window_that_sees_everything_once_is_a_dense_layer(competition):
     children = grid(3, 3)
     seen = window.gather(children)
     votes = window.votes(seen.poses, torch.randn(18, 4, 4, 4, dtype=torch.float64))
-    betas = {"beta_u": torch.zeros(4, dtype=torch.float64), "beta_a": torch.zeros(4, dtype=torch.float64)}
+    betas: dict[str, Any] = {
+        "beta_u": torch.zeros(4, dtype=torch.float64),
+        "beta_a": torch.zeros(4, dtype=torch.float64),
+    }
     for routed, dense in (
         (
             em_routing(votes, seen.activations, softmax=window.softmax, **betas),

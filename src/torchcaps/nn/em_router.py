@@ -18,7 +18,6 @@ from torchcaps.ops.em.schedules import InverseTemp, inverse_temps
 from torchcaps.types import Capsules, Routed, Trace
 
 
-@ROUTERS.register("em")
 class EMRouting(Router):
     """Routing by expectation-maximisation (Hinton et al. 2018); see `ops.em_routing` for the options.
 
@@ -127,3 +126,6 @@ class EMRouting(Router):
         if window.pose != "matrix" or weight.shape[-1] != em_cpu.SIDE:
             return "the kernel has 4x4 pose matrices"
         return None
+
+
+ROUTERS.add("em", EMRouting)

@@ -16,7 +16,6 @@ from torchcaps.types import Capsules
 Growth = Literal["linear", "released"]
 
 
-@LOSSES.register("spread")
 class SpreadLoss(nn.Module):
     """The true class more active than every other by a margin m.
 
@@ -66,3 +65,6 @@ class SpreadLoss(nn.Module):
         short = F.relu(margin - (true - activations)).square()  # [B, J]
         other = 1 - F.one_hot(labels, activations.shape[1]).to(short)  # [B, J]
         return (short * other).sum(dim=-1).mean()
+
+
+LOSSES.add("spread", SpreadLoss)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError
 from torchcaps.ops.dynamic import cpu, triton
+from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.votes import check_poses_and_weight
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
@@ -20,7 +21,7 @@ Backend = Literal["auto", "reference", "cpu", "triton"]
 #   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
-TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu}}
+TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu}, "em": {"cpu": em_cpu}}
 
 _warned = False
 

@@ -1,6 +1,7 @@
 """EM routing against its laws, the paper's equations, and scikit-learn's Gaussian mixture."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops.em import em_routing
 
 
-def sample(batch=2, children=7, parents=3, dim=4, dtype=torch.float64, seed=0):
+def sample(
+    batch: int = 2, children: int = 7, parents: int = 3, dim: int = 4, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -149,7 +152,7 @@ def test_betas_belong_to_their_own_parent():
 def test_agreement_makes_a_parent_active_and_the_temperature_makes_it_sure():
     votes, activations, betas = sample(parents=2)
     votes[:, :, 0] = votes[:, :1, 0]
-    betas = {name: torch.zeros(2, dtype=torch.float64) for name in betas}
+    betas.update({name: torch.zeros(2, dtype=torch.float64) for name in betas})
     mild, sure = (em_routing(votes, activations, **betas, inverse_temp=t).activations for t in (0.1, 1.0))
     assert bool((mild[:, 0] > mild[:, 1]).all())
     assert bool((sure[:, 0] > mild[:, 0]).all())

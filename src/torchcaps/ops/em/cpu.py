@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops.conv import Window
 from torchcaps.ops.dynamic import cpu as kernels
 from torchcaps.ops.em.reference import MASS_FLOOR
 from torchcaps.types import Capsules
 
 SIDE = 4
+# What the kernel keeps of a parent in an iteration: mean and variance, mass, half the log-determinant, activity.
+_KEPT = 2 * SIDE * SIDE + 3
 
-
-def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """None where the kernel can serve, otherwise the reason and the remedy."""
-    return kernels.why_not(device, dtype)
-
-
-def describe() -> str:
-    """The instruction set that the kernel uses: `avx512`, `avx2` or `portable`."""
-    return kernels.describe()
+why_missing = kernels.why_missing
+why_not = kernels.why_not
+describe = kernels.describe
 
 
 def convolve(
@@ -33,54 +31,69 @@ def convolve(
     *,
     beta_u: Tensor,
     beta_a: Tensor,
-    inverse_temp: tuple[float, ...],
-    variance_floor: float,
+    inverse_temp: Sequence[float],
+    variance_floor: float = 5e-4,
 ) -> Capsules:
     """From a grid of children [B, H, W, I, 16] through weight [K*K*I, J, 4, 4], or [I, J, 4, 4], to parents.
 
-    Diagonal covariance, no momentum. Types of 16 bits are computed in float32. First derivatives only: the gradient of a
-    gradient is an error.
+    Gives poses [B, H', W', J, 16] and their activations. The covariance is diagonal, and there is no momentum. Types of
+    16 bits are computed in float32. First derivatives only: the gradient of a gradient is an error.
+
+    >>> children = Capsules(torch.ones(2, 5, 5, 3, 16), torch.ones(2, 5, 5, 3))
+    >>> betas = {"beta_u": torch.zeros(7), "beta_a": torch.zeros(7)}
+    >>> convolve(children, torch.ones(27, 7, 4, 4), Window((5, 5), (3, 3)), inverse_temp=[1.0], **betas).poses.shape
+    torch.Size([2, 3, 3, 7, 16])
     """
+    types, places = children.poses.shape[3], window.kernel[0] * window.kernel[1]
+    if weight.shape[0] not in (types, types * places) or weight.shape[2:] != (SIDE, SIDE):
+        raise ShapeError(
+            f"weight: expected [{types * places}, J, 4, 4] or [{types}, J, 4, 4], got {tuple(weight.shape)}"
+        )
     result = torch.promote_types(children.poses.dtype, weight.dtype)
     dtype = kernels._COMPUTED_IN[result]
-    betas = torch.stack([beta_u, beta_a])  # [2, J]
     poses, activations, _ = _forward(
-        *(tensor.to(dtype) for tensor in (*children, weight, betas)),
+        children.poses.to(dtype),
+        children.activations.to(dtype),
+        weight.to(dtype),
+        torch.stack([beta_u, beta_a]).to(dtype),
         None if window.offsets is None else window.offsets.to(dtype),
-        list(window.kernel),
-        window.stride,
-        window.competition == "local",
+        [*window.kernel, window.stride, int(window.competition == "local")],
         [variance_floor, MASS_FLOOR, *inverse_temp],
     )
     return Capsules(poses.to(result), activations.to(result))
 
 
-def _call(name: str, tensors: list[Tensor | None], sizes: list[int], dtype: torch.dtype) -> None:
-    function = _function(name, dtype)
-    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in tensors]
+def _library(dtype: torch.dtype, name: str) -> Any:
+    if kernels._library is None:
+        raise ConfigError(f"backend: expected one that is available, got 'cpu' ({describe()})")
+    return getattr(kernels._library, f"torchcaps_em_{name}_{kernels._SUFFIX[dtype]}")
+
+
+def _call(name: str, poses: Tensor, weight: Tensor, others: list[Tensor | None], window: list[int], iters: int) -> None:
+    rows, columns = _positions(poses, window)
+    *kernel, stride, local = window
+    shared = weight.shape[0] == poses.shape[3]
+    sizes = [*poses.shape[:4], rows, columns, *kernel, stride, weight.shape[1], iters, int(shared), local]
+    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in (poses, weight, *others)]
+    function = _library(poses.dtype, name)
     if function(*pointers, (ctypes.c_int64 * len(sizes))(*sizes), torch.get_num_threads()) != 0:
         raise MemoryError(f"EM routing of {sizes[0]} samples on a grid of {sizes[1]}x{sizes[2]} found no memory")
 
 
-def _function(name: str, dtype: torch.dtype):
-    if kernels._library is None:
-        raise ConfigError(f"backend: expected one that is available, got 'cpu' ({kernels.describe()})")
-    return getattr(kernels._library, f"torchcaps_em_{name}_{kernels._SUFFIX[dtype]}")
+def _positions(poses: Tensor, window: list[int]) -> tuple[int, int]:
+    height, width, stride, _ = window
+    return (poses.shape[1] - height) // stride + 1, (poses.shape[2] - width) // stride + 1
 
 
-def _sizes(poses: Tensor, weight: Tensor, kernel: list[int], stride: int, local: bool, iters: int) -> list[int]:
-    height, width, types = poses.shape[1:4]
-    rows, columns = (height - kernel[0]) // stride + 1, (width - kernel[1]) // stride + 1
-    shared = weight.shape[0] == types
-    return [
-        *poses.shape[:4], rows, columns, *kernel, stride, weight.shape[1], iters, int(shared), int(local),
-    ]  # fmt: skip
-
-
-def _kept(sizes: list[int], dtype: torch.dtype) -> int:
-    function = _function("kept", dtype)
-    function.restype = ctypes.c_int64
-    return function((ctypes.c_int64 * len(sizes))(*sizes))
+def _room(poses: Tensor, weight: Tensor, window: list[int], iters: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for the parents' poses and activations, and for what the gradients need of each iteration."""
+    rows, columns = _positions(poses, window)
+    batch, parents = poses.shape[0], weight.shape[1]
+    out = poses.new_empty(batch, rows, columns, parents, SIDE * SIDE)  # [B, H', W', J, 16]
+    lanes = int(_library(poses.dtype, "lanes")())
+    padded = (parents + lanes - 1) // lanes * lanes
+    kept = poses.new_empty(batch, iters, rows * columns, padded, _KEPT)
+    return out, poses.new_empty(batch, rows, columns, parents), kept
 
 
 @torch.library.custom_op("torchcaps::em_routing", mutates_args=(), device_types="cpu")
@@ -90,19 +103,28 @@ def _forward(
     weight: Tensor,
     betas: Tensor,
     offsets: Tensor | None,
-    kernel: list[int],
-    stride: int,
-    local: bool,
+    window: list[int],
     constants: list[float],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    poses, activations, weight, betas = (tensor.contiguous() for tensor in (poses, activations, weight, betas))
-    sizes = _sizes(poses, weight, kernel, stride, local, len(constants) - 2)
-    out = poses.new_empty(poses.shape[0], *sizes[4:6], weight.shape[1], SIDE * SIDE)  # [B, H', W', J, 16]
-    active = poses.new_empty(out.shape[:-1])  # [B, H', W', J]
-    kept = poses.new_empty(poses.shape[0], _kept(sizes, poses.dtype))
-    numbers = poses.new_tensor(constants)
-    _call("forward", [poses, activations, weight, betas, offsets, numbers, out, active, kept], sizes, poses.dtype)
-    return out, active, kept
+    # Contiguous copies are kept in names until the call is over: the kernel sees addresses only.
+    poses, weight = poses.contiguous(), weight.contiguous()
+    given = _contiguous(activations, betas, offsets, poses.new_tensor(constants))
+    room = _room(poses, weight, window, len(constants) - 2)
+    _call("forward", poses, weight, [*given, *room], window, len(constants) - 2)
+    return room
+
+
+@_forward.register_fake
+def _(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    betas: Tensor,
+    offsets: Tensor | None,
+    window: list[int],
+    constants: list[float],
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _room(poses, weight, window, len(constants) - 2)
 
 
 @torch.library.custom_op("torchcaps::em_routing_backward", mutates_args=(), device_types="cpu")
@@ -115,29 +137,58 @@ def _backward(
     kept: Tensor,
     grad_out: Tensor,
     grad_active: Tensor,
-    kernel: list[int],
-    stride: int,
-    local: bool,
+    window: list[int],
     constants: list[float],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    poses, activations, weight, betas = (tensor.contiguous() for tensor in (poses, activations, weight, betas))
-    grad_out, grad_active = grad_out.contiguous(), grad_active.contiguous()
-    sizes = _sizes(poses, weight, kernel, stride, local, len(constants) - 2)
-    first, second, third, fourth = (torch.empty_like(tensor) for tensor in (poses, activations, weight, betas))
-    numbers = poses.new_tensor(constants)
-    given = [poses, activations, weight, betas, offsets, numbers, kept, grad_out, grad_active]
-    _call("backward", [*given, first, second, third, fourth], sizes, poses.dtype)
+    poses, weight = poses.contiguous(), weight.contiguous()
+    given = _contiguous(activations, betas, offsets, poses.new_tensor(constants), kept, grad_out, grad_active)
+    grads = _gradients(poses, activations, weight, betas)
+    _call("backward", poses, weight, [*given, *grads], window, len(constants) - 2)
+    return grads
+
+
+@_backward.register_fake
+def _(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    betas: Tensor,
+    offsets: Tensor | None,
+    kept: Tensor,
+    grad_out: Tensor,
+    grad_active: Tensor,
+    window: list[int],
+    constants: list[float],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _gradients(poses, activations, weight, betas)
+
+
+def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+def _gradients(
+    poses: Tensor, activations: Tensor, weight: Tensor, betas: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    first, second, third, fourth = (t.new_empty(t.shape) for t in (poses, activations, weight, betas))
     return first, second, third, fourth
 
 
-def _setup_context(ctx, inputs, output) -> None:
-    poses, activations, weight, betas, offsets, ctx.kernel, ctx.stride, ctx.local, ctx.constants = inputs
-    ctx.save_for_backward(poses, activations, weight, betas, offsets, output[2])
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.window, ctx.constants = inputs
+    ctx.save_for_backward(*tensors, output[2])
 
 
-def _differentiate(ctx, grad_out: Tensor, grad_active: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    grads = _backward(*ctx.saved_tensors, grad_out, grad_active, ctx.kernel, ctx.stride, ctx.local, ctx.constants)
-    return *grads, None, None, None, None, None
+def _differentiate(ctx: Any, grad_out: Tensor, grad_active: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    grads = _backward(*ctx.saved_tensors, grad_out, grad_active, ctx.window, ctx.constants)
+    return *grads, None, None, None
+
+
+def _refuse(ctx: Any, *grads: Tensor) -> None:
+    raise ConfigError(
+        "backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)"
+    )
 
 
 _forward.register_autograd(_differentiate, setup_context=_setup_context)
+_backward.register_autograd(_refuse)

@@ -1,0 +1,210 @@
+"""The C++ twin of EM routing, held to the reference."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn import CapsConv2d, ClassCaps
+from torchcaps.ops import Window
+from torchcaps.ops.em import cpu
+from torchcaps.testing import assert_matches
+from torchcaps.types import Capsules
+
+missing = cpu.why_missing()
+needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+# Grid, kernel, stride, child types, parent types, batch: around the sizes of vectors (2 to 16); some places are unseen.
+SIZES = [
+    ((1, 1), (1, 1), 1, 1, 1, 1),
+    ((5, 6), (3, 3), 2, 2, 3, 2),
+    ((5, 5), (3, 3), 1, 3, 18, 3),
+    ((6, 5), (3, 2), 2, 1, 16, 2),
+    ((4, 3), (1, 1), 2, 2, 33, 1),
+    ((3, 4), (3, 4), 1, 3, 5, 17),
+]
+
+
+def make_inputs(sizes, *, shared: bool = False, scale: float = 1.0) -> list[Tensor]:
+    grid, kernel, _, types, parents, batch = sizes
+    generator = torch.Generator().manual_seed(sum(grid) + parents)
+    children = types if shared else kernel[0] * kernel[1] * types
+    return [
+        scale * torch.randn(batch, *grid, types, 16, generator=generator),
+        torch.rand(batch, *grid, types, generator=generator),
+        0.5 * torch.randn(children, parents, 4, 4, generator=generator),
+        0.3 * torch.randn(parents, generator=generator),
+        0.3 * torch.randn(parents, generator=generator),
+    ]
+
+
+def both(window: Window, iters: int):
+    """The twin and the reference as functions from tensors to all of the result in one tensor."""
+    inverse_temp = [0.2 * (iteration + 1) for iteration in range(iters)]
+
+    def twin(poses, activations, weight, beta_u, beta_a):
+        children = Capsules(poses, activations)
+        out = cpu.convolve(children, weight, window, beta_u=beta_u, beta_a=beta_a, inverse_temp=inverse_temp)
+        return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
+
+    def reference(poses, activations, weight, beta_u, beta_a):
+        seen = window.gather(Capsules(poses, activations))
+        votes = window.votes(seen.poses, weight)
+        options: dict[str, Any] = {"iters": iters, "inverse_temp": inverse_temp, "softmax": window.softmax}
+        routed = ops.em_routing(votes, seen.activations, beta_u=beta_u, beta_a=beta_a, **options)
+        out = window.spread(routed.capsules)
+        return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
+
+    return twin, reference
+
+
+# Each iteration enlarges a rounding, and sums in another order round differently: twice the error is not always enough.
+FACTOR = 8.0
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("competition", ["global", "local"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_odd_sizes(sizes, competition, dtype):
+    grid, kernel, stride, *_ = sizes
+    window = Window(grid, kernel, stride, competition)
+    assert_matches(*both(window, 3), make_inputs(sizes), dtype=dtype, factor=FACTOR)
+
+
+@needs_kernel
+@pytest.mark.parametrize("iters", [1, 2, 3, 5])
+@pytest.mark.parametrize("shared", [False, True])
+def test_iterations_shared_weights_and_coordinates(iters, shared):
+    sizes = ((3, 4), (3, 4), 1, 3, 5, 4)
+    offsets = torch.rand(12, 2, generator=torch.Generator().manual_seed(0))
+    window = Window(*sizes[:3], offsets=offsets)
+    assert_matches(*both(window, iters), make_inputs(sizes, shared=shared), factor=FACTOR)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("iters", [1, 3, 10])
+@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "silent"])
+def test_values_and_gradients_are_finite(case, iters, dtype):
+    sizes = SIZES[1]
+    inputs = make_inputs(sizes, scale={"zero": 0.0, "huge": 1e6, "tiny": 1e-12}.get(case, 1.0))
+    if case == "equal":
+        inputs[0] = inputs[0][:, :1, :1, :1].expand_as(inputs[0])
+        inputs[2] = inputs[2][:1, :1].expand_as(inputs[2])
+    if case == "silent":
+        inputs[1] = torch.zeros_like(inputs[1])
+    leaves = [tensor.to(dtype).requires_grad_() for tensor in inputs]
+    out = both(Window(*sizes[:3]), iters)[0](*leaves)
+    grads = torch.autograd.grad(out, leaves, torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out))
+    assert all(bool(tensor.isfinite().all()) for tensor in (out, *grads))
+
+
+@needs_kernel
+def test_gradients_of_a_silent_child_are_those_of_the_reference():
+    inputs = make_inputs(SIZES[1])
+    inputs[1][:, ::2] = 0
+    assert_matches(*both(Window(*SIZES[1][:3]), 3), inputs, dtype=torch.float64, factor=FACTOR)
+
+
+@needs_kernel
+def test_the_sums_do_not_depend_on_the_number_of_threads():
+    twin = both(Window((5, 5), (3, 3)), 3)[0]
+    inputs = make_inputs(((5, 5), (3, 3), 1, 3, 18, 37))
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+            out = twin(*leaves)
+            results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(first, second) for first, second in zip(results[0], other, strict=True))
+
+
+@needs_kernel
+def test_tensors_that_are_not_contiguous_and_half_precision():
+    sizes = SIZES[1]
+    inputs = make_inputs(sizes)
+    turned = [inputs[0].transpose(1, 2).contiguous().transpose(1, 2), *inputs[1:]]
+    twin = both(Window(*sizes[:3]), 3)[0]
+    assert torch.equal(twin(*turned), twin(*inputs))
+    half = twin(*(tensor.to(torch.bfloat16) for tensor in inputs))
+    assert half.dtype == torch.bfloat16
+
+
+@needs_kernel
+def test_it_is_a_good_citizen_of_torch():
+    sizes = SIZES[1]
+    poses, activations, weight, beta_u, beta_a = (tensor.requires_grad_() for tensor in make_inputs(sizes))
+    betas = torch.stack([beta_u, beta_a]).detach().requires_grad_()
+    arguments = (poses, activations, weight, betas, None, [3, 3, 2, 0], [5e-4, 1e-7, 1.0, 2.0])
+    torch.library.opcheck(
+        cpu._forward, arguments, test_utils=("test_schema", "test_autograd_registration", "test_faketensor")
+    )
+
+
+@needs_kernel
+def test_layers_take_it_and_agree_with_the_reference():
+    torch.manual_seed(0)
+    children = Capsules(torch.randn(2, 6, 6, 4, 16), torch.rand(2, 6, 6, 4))
+    for make in (
+        lambda backend: CapsConv2d(4, 6, 3, 2, backend=backend),
+        lambda backend: ClassCaps(4, 5, centres=(range(6), range(6)), backend=backend),
+    ):
+        fast, slow = make("cpu"), make("reference")
+        slow.load_state_dict(fast.state_dict())
+        for one, other in zip(fast(children), slow(children), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@needs_kernel
+@pytest.mark.parametrize("level", ["portable", "avx2"])
+def test_lower_instruction_sets_agree(level):
+    code = f"""
+import runpy
+import torch
+tests = runpy.run_path({__file__!r})
+for sizes in tests["SIZES"][1:4]:
+    twin, reference = tests["both"](tests["Window"](*sizes[:3]), 3)
+    tests["assert_matches"](twin, reference, tests["make_inputs"](sizes), factor=tests["FACTOR"])
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TORCHCAPS_CPU": level}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@needs_kernel
+def test_errors_name_the_argument():
+    poses, activations, weight, beta_u, beta_a = make_inputs(SIZES[1])
+    window = Window(*SIZES[1][:3])
+    options: dict[str, Any] = {"beta_u": beta_u, "beta_a": beta_a, "inverse_temp": [1.0]}
+    with pytest.raises(ShapeError, match=r"weight: expected \[18, J, 4, 4\] or \[2, J, 4, 4\], got \(17, 3, 4, 4\)"):
+        cpu.convolve(Capsules(poses, activations), weight[1:], window, **options)
+    out = cpu.convolve(Capsules(poses.requires_grad_(), activations), weight, window, **options)
+    (grad,) = torch.autograd.grad(out.poses.sum(), poses, create_graph=True)
+    with pytest.raises(ConfigError, match="expected 'reference' for the gradient of a gradient, got 'cpu'"):
+        grad.sum().backward()
+
+
+def test_without_the_library_the_reason_is_given(monkeypatch):
+    monkeypatch.setattr(cpu.kernels, "_library", None)
+    poses, activations, weight, beta_u, beta_a = make_inputs(SIZES[1])
+    with pytest.raises(ConfigError, match="backend: expected one that is available, got 'cpu'"):
+        cpu.convolve(
+            Capsules(poses, activations),
+            weight,
+            Window(*SIZES[1][:3]),
+            beta_u=beta_u,
+            beta_a=beta_a,
+            inverse_temp=[1.0],
+        )
