@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.ops import vote
+from torchcaps.ops import matrix_vote, vote
 
 size = st.integers(1, 4)
 
@@ -58,3 +58,23 @@ def test_gradient(shape: tuple[int, ...]) -> None:
 def test_shapes_that_do_not_belong_together(poses: tuple[int, ...], weight: tuple[int, ...], words: str) -> None:
     with pytest.raises(ShapeError, match=f"^{words}"):
         vote(torch.zeros(poses), torch.zeros(weight))
+
+
+def test_a_matrix_vote_is_the_pose_matrix_times_the_weight():
+    poses, weight = torch.randn(2, 6, 16), torch.randn(3, 5, 4, 4)
+    votes = matrix_vote(poses, weight)
+    for b, i, j in ((0, 0, 0), (1, 4, 2), (0, 5, 4)):
+        expected = poses[b, i].view(4, 4) @ weight[i % 3, j]
+        torch.testing.assert_close(votes[b, i, j].view(4, 4), expected)
+
+
+def test_matrix_vote_errors_name_the_argument():
+    weight = torch.ones(3, 5, 4, 4)
+    with pytest.raises(ShapeError, match=r"poses: expected \[B, I, P\], got \(2, 6\) \(2 axes\)"):
+        matrix_vote(torch.ones(2, 6), weight)
+    with pytest.raises(ShapeError, match=r"weight: expected \[I, J, p, p\], got \(3, 5, 4, 3\)"):
+        matrix_vote(torch.ones(2, 6, 16), weight[..., :3])
+    with pytest.raises(ShapeError, match=r"poses: expected pose size 16, got \(2, 6, 9\)"):
+        matrix_vote(torch.ones(2, 6, 9), weight)
+    with pytest.raises(ShapeError, match=r"poses: expected a multiple of 3 children, got \(2, 5, 16\)"):
+        matrix_vote(torch.ones(2, 5, 16), weight)

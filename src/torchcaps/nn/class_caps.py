@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
-from torchcaps.nn.conv import check_grid, vote_shape
+from torchcaps.nn.conv import check_grid, start_weight, vote_shape
 from torchcaps.nn.em_router import EMRouting
 from torchcaps.nn.routers import Router
 from torchcaps.ops import Window
@@ -58,8 +58,8 @@ class ClassCaps(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew: deviation 0.3, as in the layers below; 0.1 for vectors."""
-        nn.init.normal_(self.weight, std=0.3 if self.pose == "matrix" else 0.1)
+        """Draw the weight anew; see `start_weight`."""
+        start_weight(self.weight, self.pose)
 
     def window(self, children: Capsules) -> Window:
         """One position that sees the whole grid."""

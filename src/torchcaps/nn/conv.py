@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
 from torchcaps.nn.em_router import EMRouting
@@ -34,6 +34,19 @@ def vote_shape(pose: PoseKind, in_dim: int, out_dim: int) -> tuple[int, int]:
     if side * side != in_dim or out_dim != in_dim:
         raise ShapeError(f"in_dim, out_dim: expected the same square number for pose matrices, got {in_dim}, {out_dim}")
     return side, side
+
+
+@torch.no_grad()
+def start_weight(weight: Tensor, pose: PoseKind) -> None:
+    """Draw a weight anew: the identity with deviation 0.1 about it, or deviation 0.1 about zero for vectors.
+
+    With matrices about the identity, neighbours whose poses agree cast votes that agree, and poses keep their size from
+    layer to layer. Matrices about zero, of deviation 0.3 as in the released code, let EM cluster noise at first, and
+    the network learns more slowly.
+    """
+    nn.init.normal_(weight, std=0.1)
+    if pose == "matrix":
+        weight += torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device)
 
 
 class CapsConv2d(nn.Module):
@@ -77,8 +90,8 @@ class CapsConv2d(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew: deviation 0.3, the start value of the released code; 0.1 for vectors."""
-        nn.init.normal_(self.weight, std=0.3 if self.pose == "matrix" else 0.1)
+        """Draw the weight anew; see `start_weight`."""
+        start_weight(self.weight, self.pose)
 
     def window(self, children: Capsules) -> Window:
         """How the kernel lies on these children."""

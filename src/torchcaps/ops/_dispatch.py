@@ -18,7 +18,8 @@ Backend = Literal["auto", "reference", "cpu", "triton"]
 
 # The twins of each algorithm. A twin is a module with three functions (`cpu` has a fourth, `why_missing`, since it can
 # be absent from a machine that it could serve):
-#   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three;
+#   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three; or, for
+#     grids, convolve(children, weight, window, **options) -> the parents;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
 TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu}, "em": {"cpu": em_cpu}}

@@ -32,7 +32,7 @@ def convolve(
     beta_u: Tensor,
     beta_a: Tensor,
     inverse_temp: Sequence[float],
-    variance_floor: float = 5e-4,
+    variance_floor: float = 0.1,
 ) -> Capsules:
     """From a grid of children [B, H, W, I, 16] through weight [K*K*I, J, 4, 4], or [I, J, 4, 4], to parents.
 

@@ -94,7 +94,7 @@ def em_steps(
     iters: int = 3,
     inverse_temp: InverseTemp = "paper",
     covariance: Covariance = "diagonal",
-    variance_floor: float = 5e-4,
+    variance_floor: float = 0.1,
     momentum: float = 0.0,
     softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
@@ -128,7 +128,7 @@ def em_routing(
     iters: int = 3,
     inverse_temp: InverseTemp = "paper",
     covariance: Covariance = "diagonal",
-    variance_floor: float = 5e-4,
+    variance_floor: float = 0.1,
     momentum: float = 0.0,
     softmax: ParentSoftmax = parent_softmax,
 ) -> Routed:
