@@ -7,17 +7,16 @@ from torch import Tensor
 
 import torchcaps as tc
 from torchcaps.nn import ROUTERS, Router
-from torchcaps.ops import ROUTINGS
-from torchcaps.ops._steps import Step
+from torchcaps.ops import ROUTINGS, Step, parent_softmax
 from torchcaps.testing import laws
 
 
 @ROUTINGS.register("nearest")
-def nearest_steps(votes: Tensor, /, *, iters: int = 3, sharpness: float = 1.0):
+def nearest_steps(votes: Tensor, /, *, iters: int = 3, sharpness: float = 1.0, softmax=parent_softmax):
     """Children go to the parents whose pose is nearest to their vote, as in clustering by k-means."""
     logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
     for _ in range(iters):
-        coupling = logits.softmax(dim=-1)  # [B, I, J]
+        coupling = softmax(logits)  # [B, I, J]
         poses = tc.ops.squash(torch.einsum("bij,bijd->bjd", coupling, votes))  # [B, J, D]
         yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
         logits = -sharpness * (votes - poses.unsqueeze(1)).square().sum(-1)  # [B, I, J]
@@ -36,11 +35,11 @@ class NearestRouting(Router):
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "sharpness": self.sharpness}
 
-    def forward(self, votes: Tensor, children: tc.Capsules, **_: Any) -> tc.Routed:
-        return self.trace(votes, children).routed
+    def forward(self, votes: Tensor, children: tc.Capsules, *, bias=None, softmax=parent_softmax) -> tc.Routed:
+        return self.trace(votes, children, softmax=softmax).routed
 
-    def trace(self, votes: Tensor, children: tc.Capsules, **_: Any) -> tc.Trace:
-        return tc.ops.trace("nearest", votes, **self.options())
+    def trace(self, votes: Tensor, children: tc.Capsules, *, bias=None, softmax=parent_softmax) -> tc.Trace:
+        return tc.ops.trace("nearest", votes, softmax=softmax, **self.options())
 
 
 for name in laws.check(NearestRouting):

@@ -23,12 +23,13 @@ MAY_SEE = {
     "train": {"ops", "nn", "models", "data"},
     "eval": {"ops", "nn", "models", "data", "train", "viz"},
     "playground": {"ops", "nn", "models", "data", "train", "eval", "viz"},
-    "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "testing"},
+    "bench": {"ops", "nn", "models", "data", "train", "viz", "testing"},
+    "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "bench", "testing"},
 }
 # Packages that are slow to import, or that only one layer has business with.
 ONLY_IN = {
     "lightning": {"train"},
-    "matplotlib": {"viz"},
+    "matplotlib": {"viz", "bench"},
     "torchmetrics": {"train", "eval"},
 }
 

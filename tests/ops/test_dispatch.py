@@ -5,23 +5,22 @@ import torch
 
 import torchcaps as tc
 from torchcaps.errors import ConfigError
-from torchcaps.ops import _dispatch
-from torchcaps.ops.dynamic import cpu
+from torchcaps.ops import _dispatch, _library
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_library", None)
-    monkeypatch.setattr(cpu, "_detail", "the CPU kernel was not built; do this")
+    monkeypatch.setattr(_library, "_library", None)
+    monkeypatch.setattr(_library, "_detail", "the CPU kernel was not built; do this")
     monkeypatch.setattr(_dispatch, "_warned", False)
 
 
 @pytest.fixture
 def with_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_library", object())
-    monkeypatch.setattr(cpu, "_detail", "avx2")
+    monkeypatch.setattr(_library, "_library", object())
+    monkeypatch.setattr(_library, "_detail", "avx2")
 
 
 def children(in_caps: int = 6) -> tc.Capsules:

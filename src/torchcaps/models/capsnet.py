@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
@@ -38,9 +39,12 @@ class CapsNet(ImageModel):
         channels = [image_shape[0], *(out for out, _, _ in stem)]
         self.stem = nn.Sequential()
         for (before, after), (_, kernel, stride) in zip(pairwise(channels), stem, strict=True):
-            self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU()])
+            self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(inplace=True)])
         types, kernel, stride = primary
         self.primary = PrimaryCaps2d(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
+        # The faster layout for these convolutions; primary capsules then lie as the next layer reads them.
+        for part in (self.stem, self.primary):
+            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         height, width = self._grid((*stem, primary))
         self.head = CapsLinear(
             height * width * types, num_classes, in_dim=8, out_dim=class_dim, routing=make_router(routing), bias=True

@@ -1,6 +1,6 @@
 """Pure functions of tensors: squashing, voting, routing. No parameters, no modules, no global state."""
 
-from torchcaps.ops._steps import ROUTINGS, trace
+from torchcaps.ops._steps import ROUTINGS, Step, parent_softmax, trace
 from torchcaps.ops.conv import Window, receptive_centres
 from torchcaps.ops.dynamic import dynamic_routing, dynamic_steps
 from torchcaps.ops.em import em_routing, em_steps
@@ -12,10 +12,12 @@ ROUTINGS.add("em", em_steps)
 
 __all__ = [
     "ROUTINGS",
+    "Step",
     "Window",
     "dynamic_routing",
     "em_routing",
     "matrix_vote",
+    "parent_softmax",
     "receptive_centres",
     "squash",
     "trace",

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -238,40 +237,6 @@ def test_gradient_of_a_gradient_says_what_to_use() -> None:
 def test_bias_of_another_shape() -> None:
     with pytest.raises(ShapeError, match=r"bias: expected \(3, 4\), got \(4, 3\)"):
         cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4), torch.ones(4, 3))
-
-
-def test_missing_and_broken_libraries_are_told_apart(tmp_path: Path) -> None:
-    library, reason = cpu.load([str(tmp_path)])
-    assert library is None
-    assert "was not built; install torchcaps again where there is a C++17 compiler" in reason
-    (tmp_path / cpu.LIBRARY).write_text("no library")
-    library, reason = cpu.load([str(tmp_path)])
-    assert library is None
-    assert "does not load" in reason
-
-
-def test_reasons_not_to_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "_library", object())
-    assert cpu.why_not(CPU, torch.float32) is None
-    assert "got tensors on cuda" in str(cpu.why_not(torch.device("cuda"), torch.float32))
-    assert "got torch.int64" in str(cpu.why_not(CPU, torch.int64))
-    monkeypatch.setattr(cpu, "_library", None)
-    monkeypatch.setattr(cpu, "_detail", "gone")
-    assert cpu.why_not(CPU, torch.float32) == cpu.why_missing() == "gone"
-    with pytest.raises(ConfigError, match=r"backend: expected one that is available, got 'cpu' \(gone\)"):
-        cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4))
-
-
-@needs_kernel
-def test_no_memory_is_an_error_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        @staticmethod
-        def torchcaps_dynamic_forward_f32(*arguments: object) -> int:
-            return 1
-
-    monkeypatch.setattr(cpu, "_library", Full())
-    with pytest.raises(MemoryError, match="dynamic routing of 2 samples with 5 children found no memory"):
-        cpu.route(torch.ones(2, 5, 4), torch.ones(5, 3, 4, 4))
 
 
 @needs_kernel

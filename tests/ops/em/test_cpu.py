@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps import ops
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import CapsConv2d, ClassCaps
-from torchcaps.ops import Window
+from torchcaps.ops import Window, _library
 from torchcaps.ops.em import cpu
 from torchcaps.testing import assert_matches
 from torchcaps.types import Capsules
@@ -197,7 +197,7 @@ def test_errors_name_the_argument():
 
 
 def test_without_the_library_the_reason_is_given(monkeypatch):
-    monkeypatch.setattr(cpu.kernels, "_library", None)
+    monkeypatch.setattr(_library, "_library", None)
     poses, activations, weight, beta_u, beta_a = make_inputs(SIZES[1])
     with pytest.raises(ConfigError, match="backend: expected one that is available, got 'cpu'"):
         cpu.convolve(

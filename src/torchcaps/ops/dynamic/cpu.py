@@ -2,66 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import torchcaps
-from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.errors import ShapeError
+from torchcaps.ops import _library
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options, dynamic_routing
 from torchcaps.ops.votes import check_poses_and_weight, vote
 
-LIBRARY = "_kernels.so"
-REMEDY = "install torchcaps again where there is a C++17 compiler (GCC or Clang)"
-
-
-def load(folders: list[str]) -> tuple[ctypes.CDLL | None, str]:
-    """The library and its instruction set, or None and the reason, from the first folder that has it."""
-    for folder in folders:
-        path = Path(folder) / LIBRARY
-        if path.is_file():
-            try:
-                library = ctypes.CDLL(str(path))
-            except OSError as error:
-                return None, f"its library does not load: {error}; {REMEDY}"
-            library.torchcaps_instruction_set.restype = ctypes.c_char_p
-            return library, library.torchcaps_instruction_set().decode()
-    return None, f"the CPU kernel was not built; {REMEDY}"
-
-
-# An editable installation has two folders: the sources, and the one that the build writes to.
-_library, _detail = load(list(torchcaps.__path__))
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
-_COMPUTED_IN = {
-    torch.float16: torch.float32,
-    torch.bfloat16: torch.float32,
-    torch.float32: torch.float32,
-    torch.float64: torch.float64,
-}
-
-
-def why_missing() -> str | None:
-    """None where the kernel is there, otherwise the reason and the remedy."""
-    return _detail if _library is None else None
-
-
-def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """None where the kernel can serve, otherwise the reason and the remedy."""
-    if _library is None:
-        return _detail
-    if device.type != "cpu":
-        return f"it computes on the CPU, got tensors on {device.type}; use backend='auto'"
-    if dtype not in _COMPUTED_IN:
-        return f"it computes floating-point types of 16 to 64 bits, got {dtype}; use backend='reference'"
-    return None
-
-
-def describe() -> str:
-    """The instruction set that the kernel uses: `avx512`, `avx2` or `portable`."""
-    return _detail
+why_missing, why_not, describe = _library.why_missing, _library.why_not, _library.describe
 
 
 def route(
@@ -89,21 +40,10 @@ def route(
         # Nothing to compute, but a shape and a graph to give back.
         return dynamic_routing(vote(poses, weight), bias=bias, iters=iters, leaky=leaky, grad=grad).poses
     result = torch.promote_types(poses.dtype, weight.dtype)
-    dtype = _COMPUTED_IN[result]
+    dtype = _library.COMPUTED_IN[result]
     bias = None if bias is None else bias.to(dtype)
     out, _ = _forward(poses.to(dtype), weight.to(dtype), bias, iters, leaky, grad == "last")  # [B, J, D]
     return out.to(result)
-
-
-def _call(name: str, tensors: list[Tensor | None], sizes: list[int], dtype: torch.dtype) -> None:
-    if _library is None:
-        raise ConfigError(f"backend: expected one that is available, got 'cpu' ({_detail})")
-    function = getattr(_library, f"torchcaps_dynamic_{name}_{_SUFFIX[dtype]}")
-    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in tensors]
-    if function(*pointers, (ctypes.c_int64 * len(sizes))(*sizes), torch.get_num_threads()) != 0:
-        raise MemoryError(
-            f"dynamic routing of {sizes[0]} samples with {sizes[1]} children found no memory for its sums"
-        )
 
 
 def _sizes(poses: Tensor, weight: Tensor, iters: int, leaky: bool, last_only: bool) -> list[int]:
@@ -122,7 +62,7 @@ def _forward(
     out = poses.new_empty(poses.shape[0], weight.shape[-3], weight.shape[-1])  # [B, J, D]
     presquash = poses.new_empty(iters, *out.shape)  # [R, B, J, D]
     sizes = _sizes(poses, weight, iters, leaky, last_only)
-    _call("forward", [poses, weight, bias, out, presquash], sizes, poses.dtype)
+    _library.call("dynamic_forward", [poses, weight, bias, out, presquash], sizes, poses.dtype)
     return out, presquash
 
 
@@ -148,7 +88,7 @@ def _backward(
     grads = _gradients(poses, weight, needed)
     sizes = _sizes(poses, weight, presquash.shape[0], leaky, last_only)
     asked = [grad if need else None for grad, need in zip(grads, needed, strict=True)]
-    _call("backward", [poses, weight, presquash, grad_out, *asked], sizes, poses.dtype)
+    _library.call("dynamic_backward", [poses, weight, presquash, grad_out, *asked], sizes, poses.dtype)
     return grads
 
 
@@ -186,11 +126,5 @@ def _differentiate(ctx: Any, grad_out: Tensor, _grad_presquash: Tensor) -> tuple
     return *(grad if need else None for grad, need in zip(grads, needed, strict=True)), None, None, None
 
 
-def _refuse(ctx: Any, *grads: Tensor) -> None:
-    raise ConfigError(
-        "backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)"
-    )
-
-
 _forward.register_autograd(_differentiate, setup_context=_setup_context)
-_backward.register_autograd(_refuse)
+_backward.register_autograd(_library.refuse_second_derivative)

@@ -45,18 +45,16 @@ def dynamic_steps(
     if bias is not None and bias.shape != votes.shape[2:]:
         raise ShapeError(f"bias: expected {tuple(votes.shape[2:])}, got {tuple(bias.shape)}")
     for iteration in range(iters):
-        # With grad="last" the earlier iterations only look for the coupling: what they see and add is constant.
-        constant = grad == "last" and iteration < iters - 1
-        seen = votes.detach() if constant else votes  # [B, I, J, D]
         coupling = softmax(logits, leaky=leaky)  # [B, I, J]
-        presquash = torch.einsum("bij,bijd->bjd", coupling, seen)  # [B, J, D]
+        presquash = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
         if bias is not None:
-            presquash = presquash + (bias.detach() if constant else bias)  # [B, J, D]
+            presquash = presquash + bias  # [B, J, D]
         poses = squash(presquash)  # [B, J, D]
         yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
         if iteration < iters - 1:
-            agreement = torch.einsum("bijd,bjd->bij", seen, poses)  # [B, I, J]
-            logits = logits + (agreement.detach() if constant else agreement)  # [B, I, J]
+            agreement = torch.einsum("bijd,bjd->bij", votes, poses)  # [B, I, J]
+            # With grad="last" the earlier iterations only look for the coupling: what they add is constant.
+            logits = logits + (agreement if grad == "all" else agreement.detach())  # [B, I, J]
 
 
 def dynamic_routing(

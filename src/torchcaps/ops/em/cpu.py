@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.errors import ShapeError
+from torchcaps.ops import _library
 from torchcaps.ops.conv import Window
-from torchcaps.ops.dynamic import cpu as kernels
 from torchcaps.ops.em.reference import MASS_FLOOR
 from torchcaps.types import Capsules
 
@@ -19,9 +18,7 @@ SIDE = 4
 # What the kernel keeps of a parent in an iteration: mean and variance, mass, half the log-determinant, activity.
 _KEPT = 2 * SIDE * SIDE + 3
 
-why_missing = kernels.why_missing
-why_not = kernels.why_not
-describe = kernels.describe
+why_missing, why_not, describe = _library.why_missing, _library.why_not, _library.describe
 
 
 def convolve(
@@ -50,7 +47,7 @@ def convolve(
             f"weight: expected [{types * places}, J, 4, 4] or [{types}, J, 4, 4], got {tuple(weight.shape)}"
         )
     result = torch.promote_types(children.poses.dtype, weight.dtype)
-    dtype = kernels._COMPUTED_IN[result]
+    dtype = _library.COMPUTED_IN[result]
     poses, activations, _ = _forward(
         children.poses.to(dtype),
         children.activations.to(dtype),
@@ -63,21 +60,12 @@ def convolve(
     return Capsules(poses.to(result), activations.to(result))
 
 
-def _library(dtype: torch.dtype, name: str) -> Any:
-    if kernels._library is None:
-        raise ConfigError(f"backend: expected one that is available, got 'cpu' ({describe()})")
-    return getattr(kernels._library, f"torchcaps_em_{name}_{kernels._SUFFIX[dtype]}")
-
-
 def _call(name: str, poses: Tensor, weight: Tensor, others: list[Tensor | None], window: list[int], iters: int) -> None:
     rows, columns = _positions(poses, window)
     *kernel, stride, local = window
     shared = weight.shape[0] == poses.shape[3]
     sizes = [*poses.shape[:4], rows, columns, *kernel, stride, weight.shape[1], iters, int(shared), local]
-    pointers = [ctypes.c_void_p(0 if tensor is None else tensor.data_ptr()) for tensor in (poses, weight, *others)]
-    function = _library(poses.dtype, name)
-    if function(*pointers, (ctypes.c_int64 * len(sizes))(*sizes), torch.get_num_threads()) != 0:
-        raise MemoryError(f"EM routing of {sizes[0]} samples on a grid of {sizes[1]}x{sizes[2]} found no memory")
+    _library.call(f"em_{name}", [poses, weight, *others], sizes, poses.dtype)
 
 
 def _positions(poses: Tensor, window: list[int]) -> tuple[int, int]:
@@ -90,7 +78,7 @@ def _room(poses: Tensor, weight: Tensor, window: list[int], iters: int) -> tuple
     rows, columns = _positions(poses, window)
     batch, parents = poses.shape[0], weight.shape[1]
     out = poses.new_empty(batch, rows, columns, parents, SIDE * SIDE)  # [B, H', W', J, 16]
-    lanes = int(_library(poses.dtype, "lanes")())
+    lanes = int(_library.function("em_lanes", poses.dtype)())
     padded = (parents + lanes - 1) // lanes * lanes
     kept = poses.new_empty(batch, iters, rows * columns, padded, _KEPT)
     return out, poses.new_empty(batch, rows, columns, parents), kept
@@ -184,11 +172,5 @@ def _differentiate(ctx: Any, grad_out: Tensor, grad_active: Tensor, _: Tensor) -
     return *grads, None, None, None
 
 
-def _refuse(ctx: Any, *grads: Tensor) -> None:
-    raise ConfigError(
-        "backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)"
-    )
-
-
 _forward.register_autograd(_differentiate, setup_context=_setup_context)
-_backward.register_autograd(_refuse)
+_backward.register_autograd(_library.refuse_second_derivative)
