@@ -1,4 +1,4 @@
-"""Write the README's table anew from results/*.json: `python scripts/make_tables.py`."""
+"""Write the README's tables anew from results/ and benchmarks/results/: `python scripts/make_tables.py`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from torchcaps.bench import read_result, summary
+
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "<!-- results: made by scripts/make_tables.py from results/*.json -->"
-END = "<!-- end of results -->"
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -38,19 +38,34 @@ def row(table: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def render(results: Path = ROOT / "results") -> str:
-    """The whole table in Markdown, ordered by recipe."""
-    tables = [json.loads(file.read_text()) for file in sorted(results.glob("*.json"))]
+def results(folder: Path = ROOT / "results") -> str:
+    """What the recipes gave, in Markdown, ordered by recipe."""
+    tables = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
     return "\n".join([*HEAD, *(row(table) for table in tables)])
 
 
-def update(text: str, table: str) -> str:
-    """The text with the table between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
+    """The routing layer at the size of the paper, in Markdown."""
+    head, *lines = summary(read_result(file))
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
+
+
+TABLES = {"results": results, "speed": speed}
+
+
+def update(text: str) -> str:
+    """The text with each table between its two marks."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name}: made by scripts/make_tables.py -->", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"README.md: expected the marks '{begin}' and '{end}', got text without them")
+        text = f"{before}{begin}\n{make()}\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":
     readme = ROOT / "README.md"
-    readme.write_text(update(readme.read_text(), render()))
+    readme.write_text(update(readme.read_text()))

@@ -12,6 +12,7 @@ import pytest
 
 from torchcaps import train
 from torchcaps.cli import main
+from torchcaps.cli._words import program
 from torchcaps.train import Run
 
 from .conftest import CLASSES, TINY
@@ -32,9 +33,9 @@ def test_a_finished_run_says_what_came_of_it_and_what_to_try(run: Path, ask) -> 
     assert code == 0
     accuracy = json.loads((run / "evaluation.json").read_text())["accuracy"]
     assert out.startswith(f"accuracy {accuracy:.2%} on 6 held-out images (error {1 - accuracy:.2%})\n")
-    for words in (f"report  {run}/report.html\n", f"run     {run}\n", f"  torchcaps predict {run} IMAGE  "):
+    for words in (f"report  {run}/report.html\n", f"run     {run}\n", f"  {program()} predict {run} IMAGE  "):
         assert words in out
-    assert f"  torchcaps train {run}/recipe.toml model.options.routing.iters=1  " in out
+    assert f"  {program()} train {run}/recipe.toml model.options.routing.iters=1  " in out
 
 
 def test_the_tested_accuracy_is_that_of_the_run(run: Path, ask_json) -> None:
@@ -74,7 +75,7 @@ def test_a_stopped_run_says_how_to_go_on(run: Path, ask, tmp_path: Path, monkeyp
     (stopped / "run.json").write_text('{"status": "stopped"}')
     (stopped / "recipe.toml").write_text((run / "recipe.toml").read_text())
     monkeypatch.setattr(train, "start", lambda recipe, folder, progress: Run.open(stopped), raising=False)
-    words = f"stopped; go on with: torchcaps train --resume {stopped}\n"
+    words = f"stopped; go on with: {program()} train --resume {stopped}\n"
     assert ask("train") == (130, "", words)
     code, out, _ = ask("train", "--json")
     assert code == 130
@@ -93,7 +94,7 @@ def test_ctrl_c_and_on(tmp_path: Path, pictures: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out == ""
-    assert err.splitlines()[-1] == f"stopped; go on with: torchcaps train --resume {folder}"
+    assert err.splitlines()[-1] == f"stopped; go on with: {program()} train --resume {folder}"
     assert "Traceback" not in err
     assert Run.open(folder).status == "stopped"
     # The end is near enough once the recipe asks for few epochs more than are done.

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import ConfigError
+
+
+def program() -> str:
+    """What to type to get here again: the name where the shell finds it, else the path that was called."""
+    script = Path(sys.argv[0])
+    if shutil.which("torchcaps"):
+        return "torchcaps"
+    return str(script) if script.name == "torchcaps" else "python -m torchcaps"
 
 
 def add_run(parser: ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from torchcaps.cli._verb import Verb
+from torchcaps.cli._words import program
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _run(args: Namespace, out: Output) -> int:
             run = start(load_recipe(names[0] if names else DEFAULT_RECIPE, changes), args.out, progress=progress)
     if run.status != "finished":
         out.document({"run": run.path, "status": run.status})
-        print(f"stopped; go on with: torchcaps train --resume {run.path}", file=sys.stderr)
+        print(f"stopped; go on with: {program()} train --resume {run.path}", file=sys.stderr)
         return STOPPED
     _finish(run, out)
     return 0
@@ -77,13 +78,13 @@ def _finish(run: Run, out: Output) -> None:
     )
     out.facts({"report": page, "run": run.path})
     out.say("\ntry next:")
-    tries = {f"torchcaps predict {run.path} IMAGE": "ask it about an image of your own"}
+    tries = {f"{program()} predict {run.path} IMAGE": "ask it about an image of your own"}
     if lacking("perturbations", model) is None:
-        tries[f"torchcaps show {run.path} --what perturbations"] = "what each dimension of a capsule stands for"
+        tries[f"{program()} show {run.path} --what perturbations"] = "what each dimension of a capsule stands for"
     if lacking("coupling", model) is None:
-        again = f"torchcaps train {run.path}/recipe.toml model.options.routing.iters=1"
+        again = f"{program()} train {run.path}/recipe.toml model.options.routing.iters=1"
         tries[again] = "does routing help? the same without it"
-    tries["torchcaps recipes"] = "what else can be trained"
+    tries[f"{program()} recipes"] = "what else can be trained"
     width = max(map(len, tries))
     for command, purpose in tries.items():
         out.say(f"  {command:<{width}}  # {purpose}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from torchcaps._registry import nearest
@@ -27,7 +27,7 @@ def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) ->
     state = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     path = Path(path)
     part = path.with_name(f"{path.name}.part")
-    save_file(state, part)
+    part.write_bytes(save(state))
     part.replace(path)
 
 
