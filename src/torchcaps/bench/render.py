@@ -126,7 +126,11 @@ def _curves(panel: Axes, result: Result, axis: str, values: list[int], measure: 
 def _birthplace(result: Result) -> str:
     machine, versions = result["machine"], result["versions"]
     commit = (result["commit"] or "unknown")[:12]
-    kernels = [f"{kernel['algorithm']} on {kernel['backend']} ({kernel['detail']})" for kernel in result["kernels"] if kernel["available"]]
+    kernels = [
+        f"{kernel['algorithm']} on {kernel['backend']} ({kernel['detail']})"
+        for kernel in result["kernels"]
+        if kernel["available"]
+    ]
     return (
         f"# {result['title']}\n\nMinimum of several rounds in which all take turns; median in brackets. "
         f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
