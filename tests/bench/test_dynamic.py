@@ -56,6 +56,8 @@ def test_every_point_is_compiled_anew(monkeypatch):
     assert calls == ["reset", "dynamic=False"]
 
 
+# Inductor itself uses what torch has deprecated.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.slow
 def test_the_compiled_reference_runs():
     tasks = CASES["dynamic"].contender("reference, torch.compile").prepare(POINT)
