@@ -1,6 +1,6 @@
 """Benchmarks: our layers and steps beside the usual ones, on this machine."""
 
-from torchcaps.bench import capsnet, dynamic
+from torchcaps.bench import capsnet, dynamic, em
 from torchcaps.bench._case import CASES, Case, Contender, around
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
@@ -12,6 +12,7 @@ __all__ = [
     "around",
     "capsnet",
     "dynamic",
+    "em",
     "read_result",
     "render",
     "run_case",

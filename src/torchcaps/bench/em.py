@@ -1,0 +1,127 @@
+"""Matrix capsules with EM routing: one convolutional layer, and whole training steps, with the kernel and without."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.models import create_model
+from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
+from torchcaps.testing import assert_matches
+from torchcaps.types import Capsules
+
+# The lower layer of `matrix_capsnet_small`: 8 -> 16 types, 3x3, stride 2, on a grid of 14x14.
+LAYER: Point = {"batch": 32, "types": 8, "parents": 16, "grid": 14, "iters": 3}
+SMALL: Point = {"batch": 32, "iters": 3}
+# Grid, child types, parent types, kernel, stride
+CHECKED = ((5, 2, 3, 3, 2), (4, 1, 1, 2, 1), (6, 3, 17, 3, 1))
+
+
+def make_children(point: Point) -> Capsules:
+    """A grid of random capsules, all of which ask for gradients."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (point["batch"], point["grid"], point["grid"], point["types"])
+    poses = torch.randn(*shape, 16, generator=generator)  # [B, H, W, I, 16]
+    return Capsules(poses.requires_grad_(), torch.rand(shape, generator=generator).requires_grad_())
+
+
+def layer_tasks(backend: str, point: Point) -> Tasks:
+    """Forward alone, and forward with the gradients of children, weight and betas."""
+    torch.manual_seed(0)
+    routing = EMRouting(iters=point["iters"])
+    layer = CapsConv2d(point["types"], point["parents"], 3, 2, routing=routing)
+    layer.backend = "reference" if backend == "reference" else "auto"
+    children = make_children(point)
+    inputs = [*children, *layer.parameters()]
+
+    def forward() -> None:
+        with torch.no_grad():
+            layer(children)
+
+    def both() -> None:
+        parents = layer(children)
+        torch.autograd.grad(parents.poses.sum() + parents.activations.sum(), inputs)
+
+    return {"forward": forward, "forward+backward": both}
+
+
+def training_step(name: str, backend: str, point: Point) -> Tasks:
+    """Forward, spread loss, backward, update, on images of noise of smallNORB's shape after its crop."""
+    torch.manual_seed(0)
+    model = create_model(name, (2, 32, 32), 5, routing={"name": "em", "iters": point["iters"]})
+    for module in model.modules():
+        if isinstance(module, CapsConv2d | ClassCaps):
+            module.backend = "reference" if backend == "reference" else "auto"
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    loss = SpreadLoss()
+    images = torch.rand(point["batch"], 2, 32, 32)  # [B, 2, 32, 32]
+    labels = torch.randint(0, 5, (point["batch"],))  # [B]
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        loss(model(images), labels).backward()
+        optimiser.step()
+
+    return {"step": step}
+
+
+def vote_bytes(point: Point) -> int:
+    """The size of all votes of the layer in float32."""
+    positions = ((point["grid"] - 3) // 2 + 1) ** 2
+    return 4 * 16 * point["batch"] * positions * 9 * point["types"] * point["parents"]
+
+
+def check_twin() -> None:
+    """Hold the twin that `auto` takes to the reference, on small layers, in values and all gradients."""
+    for grid, types, parents, kernel, stride in CHECKED:
+        torch.manual_seed(0)
+        layer = CapsConv2d(types, parents, kernel, stride)
+        children = make_children({"batch": 3, "grid": grid, "types": types})
+
+        def run(backend: str, poses: Tensor, activations: Tensor, weight: Tensor, layer: CapsConv2d = layer) -> Tensor:
+            children = Capsules(poses, activations)
+            routing = layer.routing.to(poses.dtype)
+            out = routing.convolve(children, weight, layer.window(children), backend=backend)
+            return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
+
+        assert_matches(
+            lambda *tensors, run=run: run("auto", *tensors),
+            lambda *tensors, run=run: run("reference", *tensors),
+            [children.poses.detach(), children.activations.detach(), layer.weight.detach()],
+            factor=8,
+        )
+
+
+CASES.add(
+    "em",
+    Case(
+        title="A convolutional layer of matrix capsules: 8 to 16 types, 3x3, stride 2, on 14x14, EM in 3 iterations",
+        contenders=(
+            Contender("fused", lambda point: layer_tasks("auto", point)),
+            Contender("reference", lambda point: layer_tasks("reference", point), lambda point: 9 * vote_bytes(point)),
+        ),
+        points=around(LAYER, batch=(8, 16, 64), types=(4, 16), parents=(8, 32), iters=(1, 2, 5)),
+        quick=({**LAYER, "batch": 4},),
+        check=check_twin,
+    ),
+)
+
+CASES.add(
+    "matrix_capsnet",
+    Case(
+        title="One training step of matrix_capsnet_small on 32x32 images: forward, spread loss, backward, Adam",
+        contenders=(
+            Contender("torchcaps", lambda point: training_step("matrix_capsnet_small", "auto", point)),
+            Contender(
+                "with the reference",
+                lambda point: training_step("matrix_capsnet_small", "reference", point),
+                lambda point: 75e6 * point["batch"],
+            ),
+            Contender("matrix_capsnet (32, 32, 32, 32)", lambda point: training_step("matrix_capsnet", "auto", point)),
+        ),
+        points=(SMALL,),
+        quick=({**SMALL, "batch": 4},),
+        check=check_twin,
+    ),
+)
