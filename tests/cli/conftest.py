@@ -31,20 +31,20 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _train(folder: Path, *words: str) -> Path:
+def train_in(folder: Path, *words: str) -> Path:
     assert main(["train", "folder", *TINY, *words, "--out", str(folder), "--quiet"]) == 0
     return folder
 
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Path:
-    return _train(tmp_path_factory.mktemp("runs") / "capsules", f"data.options.path={pictures}")
+    return train_in(tmp_path_factory.mktemp("runs") / "capsules", f"data.options.path={pictures}")
 
 
 @pytest.fixture(scope="session")
 def cnn_run(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Path:
     changes = ("model.name=cnn_small", "model.options={}", f"data.options.path={pictures}")
-    return _train(tmp_path_factory.mktemp("runs") / "cnn", *changes)
+    return train_in(tmp_path_factory.mktemp("runs") / "cnn", *changes)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import CLASSES
+from .conftest import CLASSES, train_in
 
 
 def test_the_test_part_class_by_class(run: Path, ask, ask_json) -> None:
@@ -15,7 +15,7 @@ def test_the_test_part_class_by_class(run: Path, ask, ask_json) -> None:
     assert document["count"] == 6
     assert tuple(document["per_class"]) == CLASSES
     saved = json.loads((run / "evaluation.json").read_text())
-    assert {key: value for key, value in document.items() if key not in ("run", "seconds")} == {
+    assert {key: value for key, value in document.items() if key not in ("run", "crops", "seconds")} == {
         key: value for key, value in saved.items() if key != "seconds"
     }
     code, out, _ = ask("eval", run)
@@ -59,3 +59,14 @@ def test_mistakes_are_named(run: Path, ask, pictures: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["run", "cnn_run"])
 def test_every_kind_of_network_can_be_tested(name: str, request: pytest.FixtureRequest, ask_json) -> None:
     assert 0 <= ask_json("eval", request.getfixturevalue(name))["accuracy"] <= 1
+
+
+def test_thirteen_crops(run: Path, pictures: Path, ask, ask_json, tmp_path: Path) -> None:
+    words = ("--crops: expected the own data of a run that trains on crops, got another\n",)
+    assert ask("eval", run, "--crops", "13") == (2, "", *words)
+    options = ("model.name=cnn_small", "model.options={}", "data.augment.crop=14", f"data.options.path={pictures}")
+    cropped = train_in(tmp_path / "cropped", *options)
+    saved = (cropped / "evaluation.json").read_text()
+    document = ask_json("eval", cropped, "--crops", "13")
+    assert (document["crops"], document["count"]) == (13, 6)
+    assert (cropped / "evaluation.json").read_text() == saved

@@ -84,3 +84,12 @@ def test_what_cannot_be_evaluated_is_named(digits: ImageData) -> None:
         evaluate(Reader(), digits.subset([]))
     with pytest.raises(ConfigError, match=r"^data: expected 3 classes, as the model has, got 10 \(digits\)$"):
         evaluate(Reader(), digits)
+
+
+def test_crops_are_averaged() -> None:
+    images = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
+    # The centre crop begins at (1, 1); one up and left of it another class is written.
+    images[0, 0, 1, 1], images[0, 0, 0, 0] = 1, 2
+    data = ImageData.from_arrays(images.numpy(), [1], class_names=["a", "b", "c"], name="written", split="test")
+    assert evaluate(Reader(), data, crops=[(0, 0)]).activations.tolist() == [[0, 1, 0]]
+    assert evaluate(Reader(), data, crops=[(0, 0), (-1, -1)]).activations.tolist() == [[0, 0.5, 0.5]]

@@ -21,11 +21,19 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("options", nargs="*", metavar="key=value", help="options of the data set given by --data")
     parser.add_argument("--split", default="test", help="which part: train, val, test or train+val (default: test)")
     parser.add_argument(
+        "--crops",
+        type=int,
+        choices=(1, 13),
+        default=1,
+        help="1: the centre of each image; 13: also 12 places around it, averaged (for a run that trains on crops)",
+    )
+    parser.add_argument(
         "--data", metavar="NAME", help="another data set than the run's own (`torchcaps data` lists them)"
     )
 
 
 def _run(args: Namespace, out: Output) -> int:
+    from torchcaps.data import CROPS_13
     from torchcaps.eval import evaluate, save_evaluation
     from torchcaps.train import Run
 
@@ -33,16 +41,19 @@ def _run(args: Namespace, out: Output) -> int:
     model = run.load_model()
     if args.data is None and args.options:
         raise ConfigError(f"option: expected --data NAME before options of a data set, got '{args.options[0]}'")
+    many = args.crops == 13
+    if many and (args.data is not None or not run.recipe.data.augment.crop):
+        raise ConfigError("--crops: expected the own data of a run that trains on crops, got another")
     if args.data is None:
-        data = run.load_data(args.split)
+        data = run.load_data(args.split, stored=many)
     else:
         data = _other_data(args.data, args.split, read_options(args.options), model)
     _check_classes(run, data)
     with out.progress("testing") as progress:
-        evaluation = evaluate(model, data, progress=progress)
-    if args.data is None and args.split == "test":
+        evaluation = evaluate(model, data, crops=CROPS_13 if many else None, progress=progress)
+    if args.data is None and args.split == "test" and not many:
         save_evaluation(run, evaluation)
-    out.document({"run": run.path, **evaluation.summary()})
+    out.document({"run": run.path, "crops": args.crops, **evaluation.summary()})
     out.say(
         f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from torchcaps.data import ImageData, to_float
+from torchcaps.data import ImageData, crop, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel
 
@@ -76,11 +76,18 @@ class Evaluation:
 
 
 def evaluate(
-    model: ImageModel, data: ImageData, *, batch_size: int = 256, progress: Progress | None = None
+    model: ImageModel,
+    data: ImageData,
+    *,
+    batch_size: int = 256,
+    crops: Sequence[tuple[int, int]] | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Run a model over a data set, without augmentation and without gradients.
 
-    An image's class is the most active class capsule: argmax_j a_j. `progress(done, total)` is called after each batch.
+    An image's class is the most active class capsule: argmax_j a_j. With `crops`, each (down, right) from the centre,
+    images larger than the model takes are seen at all these places and the activations are averaged
+    (`data.CROPS_13`, Hinton et al. 2018, section 5). `progress(done, total)` is called after each batch.
 
     >>> from torchcaps import create_model, data
     >>> digits = data.load_data("digits", "test").subset(range(20))
@@ -96,13 +103,19 @@ def evaluate(
             f"data: expected {model.num_classes} classes, as the model has, got {data.num_classes} ({data.name})"
         )
     started = time.perf_counter()
-    activations = _activations(model, data, batch_size, progress)  # [N, J]
+    activations = _activations(model, data, batch_size, crops, progress)  # [N, J]
     confusion = multiclass_confusion_matrix(activations.argmax(dim=-1), data.labels, model.num_classes)  # [J, J]
     return Evaluation(data, activations, confusion, time.perf_counter() - started)
 
 
 @torch.inference_mode()
-def _activations(model: ImageModel, data: ImageData, batch_size: int, progress: Progress | None) -> Tensor:
+def _activations(
+    model: ImageModel,
+    data: ImageData,
+    batch_size: int,
+    crops: Sequence[tuple[int, int]] | None,
+    progress: Progress | None,
+) -> Tensor:
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -110,7 +123,10 @@ def _activations(model: ImageModel, data: ImageData, batch_size: int, progress: 
     done = 0
     try:
         for images in data.images.split(batch_size):
-            parts.append(model(to_float(images.to(device))).activations.cpu())  # [B, J]
+            images = to_float(images.to(device))  # [B, C, H, W]
+            views = [images] if crops is None else [crop(images, model.image_shape[-1], *place) for place in crops]
+            seen = torch.stack([model(view).activations for view in views])  # [views, B, J]
+            parts.append(seen.mean(dim=0).cpu())  # [B, J]
             done += len(images)
             if progress is not None:
                 progress(done, len(data))
