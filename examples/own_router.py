@@ -35,12 +35,6 @@ class NearestRouting(Router):
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "sharpness": self.sharpness}
 
-    def forward(self, votes: Tensor, children: tc.Capsules, *, bias=None, softmax=parent_softmax) -> tc.Routed:
-        return self.trace(votes, children, softmax=softmax).routed
-
-    def trace(self, votes: Tensor, children: tc.Capsules, *, bias=None, softmax=parent_softmax) -> tc.Trace:
-        return tc.ops.trace("nearest", votes, softmax=softmax, **self.options())
-
 
 for name in laws.check(NearestRouting):
     print(f"kept: {name.replace('_', ' ')}")

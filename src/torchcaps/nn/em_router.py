@@ -11,11 +11,11 @@ from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.nn.routers import ROUTERS, Router
 from torchcaps.ops import _dispatch
-from torchcaps.ops._steps import ParentSoftmax, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax
 from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.em.reference import Covariance, check_em_options
 from torchcaps.ops.em.schedules import InverseTemp, inverse_temps
-from torchcaps.types import Capsules, Routed, Trace
+from torchcaps.types import Capsules
 
 
 class EMRouting(Router):
@@ -90,25 +90,17 @@ class EMRouting(Router):
         inverse_temp = tuple(value / load for value in self.inverse_temp)
         return {"beta_u": self.beta_u, "beta_a": load * self.beta_a, "inverse_temp": inverse_temp}
 
-    def forward(
-        self,
-        votes: Tensor,
-        children: Capsules,
-        *,
-        bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
-    ) -> Routed:
-        return ops.em_routing(votes, children.activations, **self._arguments(votes, softmax))
-
-    def trace(
-        self,
-        votes: Tensor,
-        children: Capsules,
-        *,
-        bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
-    ) -> Trace:
-        return ops.trace(self.algorithm, votes, children.activations, **self._arguments(votes, softmax))
+    def inputs(
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, softmax: ParentSoftmax
+    ) -> dict[str, Any]:
+        count, parents = votes.shape[1:3]
+        # A window's own method knows that its children have parents at other positions as well.
+        window = getattr(softmax, "__self__", None)
+        if isinstance(window, ops.Window):
+            load = window.load(count // (window.kernel[0] * window.kernel[1]), parents)
+        else:
+            load = count / parents
+        return {"activations": children.activations, "softmax": softmax, **self.options(), **self.prices(load)}
 
     def convolve(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
         reason = self._no_twin(weight, window)
@@ -119,16 +111,6 @@ class EMRouting(Router):
             prices = self.prices(window.load(children.poses.shape[3], weight.shape[1]))
             return em_cpu.convolve(children, weight, window, variance_floor=self.variance_floor, **prices)
         return super().convolve(children, weight, window)
-
-    def _arguments(self, votes: Tensor, softmax: ParentSoftmax) -> dict[str, Any]:
-        children, parents = votes.shape[1:3]
-        # A window's own method knows that its children have parents at other positions as well.
-        window = getattr(softmax, "__self__", None)
-        if isinstance(window, ops.Window):
-            load = window.load(children // (window.kernel[0] * window.kernel[1]), parents)
-        else:
-            load = children / parents
-        return {**self.options(), **self.prices(load), "softmax": softmax}
 
     def _no_twin(self, weight: Tensor, window: ops.Window) -> str | None:
         """None where the fast twin can serve, otherwise the reason."""

@@ -13,7 +13,7 @@ from torchcaps import ops
 from torchcaps._registry import Registry, nearest
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _dispatch
-from torchcaps.ops._steps import ParentSoftmax, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax, last_step, parent_softmax
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.types import Capsules, Routed, Trace
 
@@ -40,9 +40,10 @@ LAWS = frozenset(
 class Router(nn.Module):
     """What every router is: votes [B, I, J, D] and the children they come from in, Routed out.
 
-    A subclass names its routing in `ops` (`algorithm`) and says what it passes on (`options`). One with parameters of
-    its own makes them in `prepare`. Where the algorithm has no place for a bias of the parents, [J, D], `takes_bias` is
-    False. `laws` are the laws of routing that it keeps: all of them, unless it says otherwise.
+    A subclass names its routing in `ops` (`algorithm`) and says what it passes on (`options`; `inputs` where it needs
+    more than its options). One with parameters of its own makes them in `prepare`. Where the algorithm has no place for
+    a bias of the parents, [J, D], `takes_bias` is False. `laws` are the laws of routing that it keeps: all of them,
+    unless it says otherwise.
     """
 
     algorithm: str
@@ -56,6 +57,13 @@ class Router(nn.Module):
         """The keyword arguments of the routing in `ops`."""
         raise NotImplementedError
 
+    def inputs(
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, softmax: ParentSoftmax
+    ) -> dict[str, Any]:
+        """Everything that the routing in `ops` takes besides the votes, by name."""
+        given = {"bias": bias} if self.takes_bias else {}
+        return {**given, "softmax": softmax, **self.options()}
+
     def forward(
         self,
         votes: Tensor,
@@ -64,7 +72,9 @@ class Router(nn.Module):
         bias: Tensor | None = None,
         softmax: ParentSoftmax = parent_softmax,
     ) -> Routed:
-        raise NotImplementedError
+        inputs = self.inputs(votes, children, bias=bias, softmax=softmax)
+        last = last_step(ops.ROUTINGS[self.algorithm](votes, **inputs))
+        return Routed(last.poses, last.activations, last.coupling)
 
     def trace(
         self,
@@ -75,7 +85,8 @@ class Router(nn.Module):
         softmax: ParentSoftmax = parent_softmax,
     ) -> Trace:
         """The same routing with every iteration kept."""
-        raise NotImplementedError
+        inputs = self.inputs(votes, children, bias=bias, softmax=softmax)
+        return ops.trace(self.algorithm, votes, **inputs)
 
     def route(
         self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
@@ -123,6 +134,8 @@ def make_router(routing: Router | str | Mapping[str, Any]) -> Router:
 class DynamicRouting(Router):
     """Routing by agreement (Sabour et al. 2017); see `ops.dynamic_routing` for the options.
 
+    The children's activations are the lengths of their poses, so that the votes carry them already.
+
     >>> import torch
     >>> children = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))
     >>> DynamicRouting(iters=3)(torch.randn(2, 6, 3, 4), children).poses.shape
@@ -144,27 +157,6 @@ class DynamicRouting(Router):
 
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
-
-    # The children's activations are the lengths of their poses, so the votes carry them already.
-    def forward(
-        self,
-        votes: Tensor,
-        children: Capsules,
-        *,
-        bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
-    ) -> Routed:
-        return ops.dynamic_routing(votes, bias=bias, softmax=softmax, **self.options())
-
-    def trace(
-        self,
-        votes: Tensor,
-        children: Capsules,
-        *,
-        bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
-    ) -> Trace:
-        return ops.trace(self.algorithm, votes, bias=bias, softmax=softmax, **self.options())
 
     def route(
         self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
