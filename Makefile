@@ -8,11 +8,12 @@ BIN := $(VENV)/bin
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
 
+# One thread for each of the two workers: with two of each they would wait for one another.
 test: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 docs: $(VENV)/ready
 	$(BIN)/sphinx-build -W -q docs docs/_build

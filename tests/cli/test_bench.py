@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from torchcaps.bench import CASES
 from torchcaps.cli import main
 
 
@@ -42,10 +44,14 @@ def test_a_quick_look_writes_nothing(measured, capsys, tmp_path, monkeypatch):
 def test_results_are_written_and_rendered(measured, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["bench"]) == 0
-    assert sorted(path.stem for path in (tmp_path / "benchmarks" / "results").iterdir()) == ["capsnet", "dynamic"]
+    assert sorted(path.stem for path in (tmp_path / "benchmarks" / "results").iterdir()) == CASES.names()
     capsys.readouterr()
     assert main(["bench", "dynamic", "--render", "pages", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"written": ["pages/dynamic.md"]}
+    (tmp_path / "benchmarks" / "results" / "em.json").unlink()
+    assert main(["bench", "--render", "all", "--json"]) == 0
+    written = [Path(path).stem for path in json.loads(capsys.readouterr().out)["written"]]
+    assert written == [name for name in CASES if name != "em"]
     assert "| ours | 1.0 (2.0) | 1.00 |" in (tmp_path / "pages" / "dynamic.md").read_text()
 
 
@@ -61,6 +67,7 @@ def test_json_is_one_document(measured, capsys, tmp_path):
         (["dinamic"], "unknown benchmark 'dinamic'; did you mean 'dynamic'?"),
         (["--quick", "--render", "x"], "--quick: expected without --render, got both (nothing is measured then)"),
         (["dynamic", "--out", "nowhere", "--render", "x"], "expected the result of a benchmark, got none"),
+        (["--out", "nowhere", "--render", "x"], "capsnet.json: expected the result of a benchmark, got none"),
     ],
 )
 def test_mistakes_are_named(words, message, capsys):

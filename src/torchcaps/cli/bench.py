@@ -35,7 +35,10 @@ def _run(args: Namespace, out: Output) -> int:
     if args.render is not None:
         if args.quick:
             raise ConfigError("--quick: expected without --render, got both (nothing is measured then)")
-        results = [read_result((args.out or RESULTS) / f"{name}.json") for name in names]
+        files = [(args.out or RESULTS) / f"{name}.json" for name in names]
+        # Without names, those that were measured; with none of them, the first one's absence is the error.
+        measured = [file for file in files if args.names or file.exists()]
+        results = [read_result(file) for file in measured or files]
         written = [path for result in results for path in render(result, args.render)]
         out.document({"written": written})
         out.say("\n".join(map(str, written)))
