@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 
+#include "entry.h"
 #include "stages.h"
 #include "team.h"
 
@@ -233,21 +234,8 @@ void backward(const T* poses, const T* weight, const T* presquash, const T* grad
   }
 }
 
-// No exception may cross into the caller's language: 0 is success, 1 out of memory.
-template <class Call>
-int guarded(Call call) {
-  try {
-    call();
-    return 0;
-  } catch (const std::bad_alloc&) {
-    return 1;
-  }
-}
-
 }  // namespace
 }  // namespace torchcaps
-
-#define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
 

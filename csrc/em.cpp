@@ -1,5 +1,6 @@
 // EM routing over a grid from poses and weight, without storing votes: how the work is laid out and shared among threads. The
 // work on one sample is in em.inl, the mathematics in src/torchcaps/ops/em/README.md.
+#include "entry.h"
 #include "em.h"
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <vector>
 
 #include "team.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 extern "C" EXPORT const char* torchcaps_instruction_set();
 
@@ -179,17 +178,6 @@ void backward(const Inputs<T>& in, const T* kept, const T* grad_poses, const T* 
   for (int64_t j = 0; j < q.parents; ++j) {
     grad_betas[j] = total(layout.weights + j);
     grad_betas[q.parents + j] = total(layout.weights + q.blocks * lanes + j);
-  }
-}
-
-// No exception may cross into the caller's language: 0 is success, 1 out of memory.
-template <class Call>
-int guarded(Call call) {
-  try {
-    call();
-    return 0;
-  } catch (const std::bad_alloc&) {
-    return 1;
   }
 }
 

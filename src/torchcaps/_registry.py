@@ -26,6 +26,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}" if known else "; none is known"
 
 
+def check_options(options: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Raise on the first option that its owner does not know, naming the nearest one."""
+    known = list(known)
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"unknown option '{option}' of {owner}{nearest(option, known)}")
+
+
 class Registry(Generic[T]):
     """Names and the things they stand for.
 

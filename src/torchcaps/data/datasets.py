@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torchcaps._registry import Registry, nearest
+from torchcaps._registry import Registry, check_options, nearest
 from torchcaps.data.image_data import ImageData
 from torchcaps.errors import ConfigError, UnknownNameError
 
@@ -56,9 +56,7 @@ def load_data(name: str, split: str = "train", **options: Any) -> ImageData:
     dataset = DATASETS[name]
     if split not in dataset.splits:
         raise UnknownNameError(f"unknown split '{split}' of data set '{name}'{nearest(split, dataset.splits)}")
-    for option in options:
-        if option not in dataset.options:
-            raise ConfigError(f"unknown option '{option}' of data set '{name}'{nearest(option, dataset.options)}")
+    check_options(options, dataset.options, f"data set '{name}'")
     for option, parameter in dataset.options.items():
         if parameter.default is parameter.empty and option not in options:
             raise ConfigError(f"{option}: expected a value for data set '{name}', got none")

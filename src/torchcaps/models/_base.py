@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchcaps._registry import Registry, nearest
+from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import DECODERS, mask_capsules
 from torchcaps.types import Capsules, Trace
@@ -83,9 +83,7 @@ def create_model(name: str, image_shape: ImageShape = (1, 28, 28), num_classes: 
     """
     factory = MODELS[name]
     known = [option for option in inspect.signature(factory).parameters if option not in ("image_shape", "num_classes")]
-    for option in options:
-        if option not in known:
-            raise ConfigError(f"unknown option '{option}' of model '{name}'{nearest(option, known)}")
+    check_options(options, known, f"model '{name}'")
     # Checked before the factory computes with them, so that a mistake is named rather than met half-way.
     check_sizes(image_shape, num_classes)
     return factory(image_shape, num_classes, **options)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps import ops
-from torchcaps._registry import Registry, nearest
+from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _dispatch
 from torchcaps.ops._steps import ParentSoftmax, last_step, parent_softmax
@@ -123,10 +123,7 @@ def make_router(routing: Router | str | Mapping[str, Any]) -> Router:
     if "name" not in options:
         raise ConfigError(f"routing: expected a table with the key 'name', got {options}")
     router = ROUTERS[options.pop("name")]
-    known = list(inspect.signature(router).parameters)
-    for option in options:
-        if option not in known:
-            raise ConfigError(f"unknown option '{option}' of {router.__name__}{nearest(option, known)}")
+    check_options(options, inspect.signature(router).parameters, router.__name__)
     return router(**options)
 
 

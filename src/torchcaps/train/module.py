@@ -9,10 +9,9 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from torchcaps._registry import nearest
+from torchcaps._registry import check_options
 from torchcaps.data import ImageData
 from torchcaps.data.loader import mix_seed
-from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import LOSSES, ReconstructionLoss
 from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe
@@ -37,10 +36,7 @@ def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
     """The loss that a recipe names, or else the model's own."""
     name = recipe.name or model.loss
     loss = LOSSES[name]
-    known = list(inspect.signature(loss).parameters)
-    for option in recipe.options:
-        if option not in known:
-            raise ConfigError(f"unknown option '{option}' of loss '{name}'{nearest(option, known)}")
+    check_options(recipe.options, inspect.signature(loss).parameters, f"loss '{name}'")
     return loss(**recipe.options)
 
 
