@@ -46,8 +46,9 @@ class CapsNet(ImageModel):
         for part in (self.stem, self.primary):
             part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         height, width = self._grid((*stem, primary))
+        children, router = height * width * types, make_router(routing)
         self.head = CapsLinear(
-            height * width * types, num_classes, in_dim=8, out_dim=class_dim, routing=make_router(routing), bias=True
+            children, num_classes, in_dim=8, out_dim=class_dim, routing=router, bias=router.takes_bias
         )
         self.decoder = decoder
 

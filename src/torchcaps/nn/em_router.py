@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.nn.routers import ROUTERS, Router
 from torchcaps.ops import _dispatch
-from torchcaps.ops._steps import ParentSoftmax
 from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.em.reference import Covariance, check_em_options
 from torchcaps.ops.em.schedules import InverseTemp, inverse_temps
@@ -91,16 +91,12 @@ class EMRouting(Router):
         return {"beta_u": self.beta_u, "beta_a": load * self.beta_a, "inverse_temp": inverse_temp}
 
     def inputs(
-        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, softmax: ParentSoftmax
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
     ) -> dict[str, Any]:
         count, parents = votes.shape[1:3]
-        # A window's own method knows that its children have parents at other positions as well.
-        window = getattr(softmax, "__self__", None)
-        if isinstance(window, ops.Window):
-            load = window.load(count // (window.kernel[0] * window.kernel[1]), parents)
-        else:
-            load = count / parents
-        return {"activations": children.activations, "softmax": softmax, **self.options(), **self.prices(load)}
+        load = count / parents if window is None else window.load(count // math.prod(window.kernel), parents)
+        given = super().inputs(votes, children, bias=bias, window=window)
+        return {**given, "activations": children.activations, **self.prices(load)}
 
     def convolve(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
         reason = self._no_twin(weight, window)

@@ -37,8 +37,15 @@ LAWS = frozenset(
 )
 
 
+def competition(window: ops.Window | None) -> ParentSoftmax:
+    """What turns logits into coupling: over all parents, or over those that see a child through a window."""
+    return parent_softmax if window is None else window.softmax
+
+
 class Router(nn.Module):
     """What every router is: votes [B, I, J, D] and the children they come from in, Routed out.
+
+    Where the children were gathered from a grid, `window` says how: a child may have parents at other positions too.
 
     A subclass names its routing in `ops` (`algorithm`) and says what it passes on (`options`; `inputs` where it needs
     more than its options). One with parameters of its own makes them in `prepare`. Where the algorithm has no place for
@@ -58,11 +65,11 @@ class Router(nn.Module):
         raise NotImplementedError
 
     def inputs(
-        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, softmax: ParentSoftmax
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
     ) -> dict[str, Any]:
         """Everything that the routing in `ops` takes besides the votes, by name."""
         given = {"bias": bias} if self.takes_bias else {}
-        return {**given, "softmax": softmax, **self.options()}
+        return {**given, "softmax": competition(window), **self.options()}
 
     def forward(
         self,
@@ -70,9 +77,9 @@ class Router(nn.Module):
         children: Capsules,
         *,
         bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
+        window: ops.Window | None = None,
     ) -> Routed:
-        inputs = self.inputs(votes, children, bias=bias, softmax=softmax)
+        inputs = self.inputs(votes, children, bias=bias, window=window)
         last = last_step(ops.ROUTINGS[self.algorithm](votes, **inputs))
         return Routed(last.poses, last.activations, last.coupling)
 
@@ -82,10 +89,10 @@ class Router(nn.Module):
         children: Capsules,
         *,
         bias: Tensor | None = None,
-        softmax: ParentSoftmax = parent_softmax,
+        window: ops.Window | None = None,
     ) -> Trace:
-        """The same routing with every iteration kept."""
-        inputs = self.inputs(votes, children, bias=bias, softmax=softmax)
+        """The same routing with every iteration kept; `window` as in `forward`."""
+        inputs = self.inputs(votes, children, bias=bias, window=window)
         return ops.trace(self.algorithm, votes, **inputs)
 
     def route(
@@ -101,7 +108,7 @@ class Router(nn.Module):
                 f"backend: expected 'auto' or 'reference' for {self.algorithm} routing over a grid, got '{backend}'"
             )
         seen = window.gather(children)
-        routed = self(window.votes(seen.poses, weight), seen, softmax=window.softmax)
+        routed = self(window.votes(seen.poses, weight), seen, window=window)
         return window.spread(routed.capsules)
 
     def extra_repr(self) -> str:
