@@ -1,17 +1,21 @@
 """Modules that hold parameters and call ops: capsule layers, routers, decoders, losses."""
 
 from torchcaps.nn.class_caps import ClassCaps
+from torchcaps.nn.control_routers import RandomRouting, UniformRouting
 from torchcaps.nn.conv import CapsConv2d
 from torchcaps.nn.decoders import DECODERS, DeconvDecoder, MLPDecoder
 from torchcaps.nn.em_router import EMRouting
+from torchcaps.nn.kuramoto_router import KuramotoRouting
 from torchcaps.nn.linear import CapsLinear
 from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
 from torchcaps.nn.masking import mask_capsules
 from torchcaps.nn.primary import PrimaryCaps2d
 from torchcaps.nn.primary_matrix import PrimaryMatrixCaps2d
 from torchcaps.nn.routers import ROUTERS, DynamicRouting, Router, make_router
+from torchcaps.nn.self_router import SelfRouting
 from torchcaps.nn.spread_loss import SpreadLoss
 from torchcaps.nn.standardise import Standardise
+from torchcaps.nn.variational_router import VariationalRouting
 
 __all__ = [
     "DECODERS",
@@ -24,14 +28,19 @@ __all__ = [
     "DeconvDecoder",
     "DynamicRouting",
     "EMRouting",
+    "KuramotoRouting",
     "MLPDecoder",
     "MarginLoss",
     "PrimaryCaps2d",
     "PrimaryMatrixCaps2d",
+    "RandomRouting",
     "ReconstructionLoss",
     "Router",
+    "SelfRouting",
     "SpreadLoss",
     "Standardise",
+    "UniformRouting",
+    "VariationalRouting",
     "make_router",
     "mask_capsules",
 ]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchcaps import ops
 from torchcaps.errors import ConfigError
-from torchcaps.nn.routers import ROUTERS, Router
+from torchcaps.nn.routers import ROUTERS, Router, prepared, unprepared
 from torchcaps.ops import _dispatch
 from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.em.reference import Covariance, check_em_options
@@ -65,10 +65,7 @@ class EMRouting(Router):
     # At zero the price of a child is ln sigma, below zero while votes lie closer than one: more children make a parent
     # more active from the start. A beta_u that makes up for ln sigma would let activations start blind to the children.
     def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
-        if self.beta_u is not None:
-            raise ConfigError(
-                "routing: expected a router of the layer's own, got one that serves another layer already"
-            )
+        unprepared(self.beta_u)
         self.beta_u = nn.Parameter(torch.zeros(out_caps))
         self.beta_a = nn.Parameter(torch.zeros(out_caps))
 
@@ -83,12 +80,11 @@ class EMRouting(Router):
 
     def prices(self, load: float) -> dict[str, Any]:
         """The betas and inverse temperatures where a parent has `load` children on average."""
-        if self.beta_u is None or self.beta_a is None:
-            raise ConfigError("routing: expected a router that a layer has prepared, got a new one")
+        beta_u, beta_a = prepared(self.beta_u), prepared(self.beta_a)  # [J]
         if not self.normalise:
-            return {"beta_u": self.beta_u, "beta_a": self.beta_a, "inverse_temp": self.inverse_temp}
+            return {"beta_u": beta_u, "beta_a": beta_a, "inverse_temp": self.inverse_temp}
         inverse_temp = tuple(value / load for value in self.inverse_temp)
-        return {"beta_u": self.beta_u, "beta_a": load * self.beta_a, "inverse_temp": inverse_temp}
+        return {"beta_u": beta_u, "beta_a": load * beta_a, "inverse_temp": inverse_temp}
 
     def inputs(
         self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None

@@ -42,6 +42,19 @@ def competition(window: ops.Window | None) -> ParentSoftmax:
     return parent_softmax if window is None else window.softmax
 
 
+def unprepared(parameter: nn.Parameter | None) -> None:
+    """Raise where a router that is to be prepared has its parameters already: they belong to one layer."""
+    if parameter is not None:
+        raise ConfigError("routing: expected a router of the layer's own, got one that serves another layer already")
+
+
+def prepared(parameter: nn.Parameter | None) -> nn.Parameter:
+    """The parameter of a router that was prepared; an error where no layer has received it."""
+    if parameter is None:
+        raise ConfigError("routing: expected a router that a layer has prepared, got a new one")
+    return parameter
+
+
 class Router(nn.Module):
     """What every router is: votes [B, I, J, D] and the children they come from in, Routed out.
 

@@ -14,6 +14,18 @@ def check_votes(votes: Tensor) -> None:
         raise ShapeError(f"votes: expected [B, I, J, D], got {tuple(votes.shape)} ({votes.dim()} axes)")
 
 
+def check_activations(activations: Tensor, votes: Tensor) -> None:
+    """Raise unless activations are [B, I], one for each child of votes [B, I, J, D]."""
+    if activations.shape != votes.shape[:2]:
+        raise ShapeError(f"activations: expected {tuple(votes.shape[:2])}, got {tuple(activations.shape)}")
+
+
+def check_bias(bias: Tensor | None, votes: Tensor) -> None:
+    """Raise unless there is no bias, or it is [J, D] as the parents of votes [B, I, J, D] are."""
+    if bias is not None and bias.shape != votes.shape[2:]:
+        raise ShapeError(f"bias: expected {tuple(votes.shape[2:])}, got {tuple(bias.shape)}")
+
+
 def check_poses_and_weight(poses: Tensor, weight: Tensor) -> None:
     """Raise unless poses [B, I, P] and weight [I, J, P, D], or a shared weight [J, P, D], belong together."""
     if poses.dim() != 3:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
 from torchcaps.ops.squash import squash
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_bias, check_votes
 from torchcaps.types import Routed
 
 GradMode = Literal["all", "last"]
@@ -42,8 +42,7 @@ def dynamic_steps(
         logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
     elif logits.shape != votes.shape[:3]:
         raise ShapeError(f"logits: expected {tuple(votes.shape[:3])}, got {tuple(logits.shape)}")
-    if bias is not None and bias.shape != votes.shape[2:]:
-        raise ShapeError(f"bias: expected {tuple(votes.shape[2:])}, got {tuple(bias.shape)}")
+    check_bias(bias, votes)
     for iteration in range(iters):
         coupling = softmax(logits, leaky=leaky)  # [B, I, J]
         presquash = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
 from torchcaps.ops.em.schedules import InverseTemp, inverse_temps
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_activations, check_votes
 from torchcaps.types import Routed
 
 Covariance = Literal["diagonal", "full"]
@@ -65,8 +65,7 @@ def _log_density(votes: Tensor, gaussians: Gaussians) -> Tensor:
 def check_em(votes: Tensor, activations: Tensor, beta_u: Tensor, beta_a: Tensor, logits: Tensor | None = None) -> None:
     """Raise unless votes [B, I, J, D], activations [B, I], the betas [J] and logits [B, I, J] belong together."""
     check_votes(votes)
-    if activations.shape != votes.shape[:2]:
-        raise ShapeError(f"activations: expected {tuple(votes.shape[:2])}, got {tuple(activations.shape)}")
+    check_activations(activations, votes)
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if beta.shape != votes.shape[2:3]:
             raise ShapeError(f"{name}: expected {tuple(votes.shape[2:3])}, got {tuple(beta.shape)}")

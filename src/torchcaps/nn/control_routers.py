@@ -1,0 +1,56 @@
+"""The control routers, which decide nothing: uniform and random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchcaps.nn.routers import ROUTERS, Router
+from torchcaps.ops.uniform.random import check_random_options
+
+# The votes carry the children's activations already, as in dynamic routing; and there is nothing to iterate.
+_LAWS = Router.laws - {"inactive_child_has_no_vote", "iterations_are_counted", "one_iteration_is_uniform"}
+
+
+@ROUTERS.register("uniform")
+class UniformRouting(Router):
+    """No routing: every child gives every parent the same share; see `ops.uniform_routing`.
+
+    >>> import torch
+    >>> from torchcaps.types import Capsules
+    >>> UniformRouting()(torch.randn(2, 6, 3, 4), Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "uniform"
+    takes_bias = True
+    laws = _LAWS
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+
+@ROUTERS.register("random")
+class RandomRouting(Router):
+    """Routing by lot: shares drawn once from a seed, the same for all samples; see `ops.random_routing`.
+
+    Child n of a layer has the same shares however many children there are. Layers with the same seed and number of
+    parents have the same shares.
+
+    >>> import torch
+    >>> from torchcaps.types import Capsules
+    >>> RandomRouting(seed=1)(torch.randn(2, 6, 3, 4), Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "random"
+    takes_bias = True
+    laws = _LAWS - {"permuting_children_changes_nothing", "permuting_parents_permutes"}
+
+    def __init__(self, *, seed: int = 0, spread: float = 1.0) -> None:
+        super().__init__()
+        check_random_options(seed, spread)
+        self.seed = seed
+        self.spread = spread
+
+    def options(self) -> dict[str, Any]:
+        return {"seed": self.seed, "spread": self.spread}

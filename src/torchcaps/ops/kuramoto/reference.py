@@ -1,0 +1,107 @@
+"""Routing by synchronisation, the definition: oscillators whose phases are points on a sphere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
+from torchcaps.ops.votes import check_votes
+from torchcaps.types import Routed
+
+
+def check_kuramoto_options(iters: int, gain: float, step: float) -> None:
+    """Raise unless there is at least one iteration, and gain and step are numbers of at least 0."""
+    if iters < 1:
+        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    for name, value in (("gain", gain), ("step", step)):
+        if not 0 <= value < float("inf"):
+            raise ConfigError(f"{name}: expected a finite number of at least 0, got {value}")
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    # Zero over zero is zero here, in value and in gradient.
+    nothing = denominator == 0
+    return torch.where(nothing, 0, numerator / torch.where(nothing, 1, denominator))
+
+
+def _direction(vectors: Tensor) -> Tensor:
+    return _ratio(vectors, torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
+
+
+def _turn(phase: Tensor, force: Tensor, step: float) -> Tensor:
+    """Kuramoto's update on the sphere: a step along the part of the force that does not change the length."""
+    tangent = force - (force * phase).sum(dim=-1, keepdim=True) * phase
+    return _direction(phase + step * tangent)
+
+
+def kuramoto_steps(
+    votes: Tensor,
+    *,
+    omega: Tensor | None = None,
+    iters: int = 3,
+    gain: float = 4.0,
+    step: float = 1.0,
+    softmax: ParentSoftmax = parent_softmax,
+) -> Iterator[Step]:
+    """Synchronise, and give each iteration as it ends; see `kuramoto_routing`."""
+    check_votes(votes)
+    check_kuramoto_options(iters, gain, step)
+    parents, size = votes.shape[2:]
+    if omega is not None and omega.shape != (parents, size, size):
+        raise ShapeError(f"omega: expected {(parents, size, size)}, got {tuple(omega.shape)}")
+    amplitude = torch.linalg.vector_norm(votes, dim=-1)  # [B, I, J]
+    child = _direction(votes)  # [B, I, J, D]
+    parent = None
+    logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
+    for iteration in range(iters):
+        coupling = softmax(logits)  # [B, I, J]
+        weight = coupling * amplitude  # [B, I, J]
+        field = torch.einsum("bij,bijd->bjd", weight, child)  # [B, J, D]
+        mean = _ratio(field, weight.sum(dim=1).unsqueeze(-1))  # [B, J, D], as long as the children are of one phase
+        if parent is None:
+            parent = _direction(field)  # [B, J, D]
+        else:
+            drift = 0 if omega is None else torch.einsum("jde,bje->bjd", omega - omega.mT, parent)  # [B, J, D]
+            parent = _turn(parent, drift + mean, step)  # [B, J, D]
+        strength = field.square().sum(dim=-1)  # [B, J]
+        activations = strength / (1 + strength)  # [B, J]
+        extras = {"order": torch.linalg.vector_norm(mean, dim=-1), "phase": parent}
+        yield Step(logits, coupling, activations.unsqueeze(-1) * parent, activations, extras)
+        if iteration < iters - 1:
+            child = _turn(child, coupling.unsqueeze(-1) * parent.unsqueeze(1), step)  # [B, I, J, D]
+            logits = gain * torch.einsum("bijd,bjd->bij", child, parent)  # [B, I, J]
+
+
+def kuramoto_routing(
+    votes: Tensor,
+    *,
+    omega: Tensor | None = None,
+    iters: int = 3,
+    gain: float = 4.0,
+    step: float = 1.0,
+    softmax: ParentSoftmax = parent_softmax,
+) -> Routed:
+    """Let children and parents be oscillators, and send a child to the parents that swing in its phase.
+
+    The phase of a child towards a parent is the direction of its vote, y_ij, and its amplitude the vote's length; the
+    phase of a parent is a unit vector x_j. Repeat `iters` times: coupling = softmax over parents of gain y_ij . x_j, at
+    first uniform; field_j = sum_i coupling_ij |votes_ij| y_ij; x_j turns by its own frequency and towards the mean of
+    its children, x <- normalise(x + step T(Omega_j x + mean_j)), at first x_j = field_j / |field_j|; y_ij turns
+    towards the parent, y <- normalise(y + step T(coupling_ij x_j)). T is the part at right angles to the oscillator,
+    and mean_j = field_j / sum_i coupling_ij |votes_ij|: its length is the order parameter, 1 where all children are in
+    phase (Kuramoto 1975; on a sphere Miyato et al. 2025). a_j = |field_j|^2 / (1 + |field_j|^2), pose_j = a_j x_j.
+
+    votes [B, I, J, D] and omega [J, D, D], of which the antisymmetric part Omega = omega - omega^T counts, give poses
+    [B, J, D], activations [B, J] and coupling [B, I, J]; a trace has the `order` parameter and the `phase` of the
+    parents. One iteration is uniform routing. `softmax` as in `dynamic_routing`.
+
+    >>> out = kuramoto_routing(torch.randn(2, 6, 3, 4), iters=3)
+    >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
+    (torch.Size([2, 3, 4]), True)
+    """
+    last = last_step(kuramoto_steps(votes, omega=omega, iters=iters, gain=gain, step=step, softmax=softmax))
+    return Routed(last.poses, last.activations, last.coupling)

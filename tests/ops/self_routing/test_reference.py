@@ -1,0 +1,138 @@
+"""Self-routing against the paper's equations in plain Python."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import ops
+from torchcaps.errors import ShapeError
+from torchcaps.ops import self_routing
+
+
+def sample(shared: bool = False, dtype: torch.dtype = torch.float64) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    own = () if shared else (6,)
+    return {
+        "votes": normal(2, 6, 3, 4),
+        "activations": torch.rand(2, 6, generator=generator, dtype=dtype),
+        "poses": normal(2, 6, 5),
+        "route_weight": normal(*own, 3, 5),
+        "route_bias": normal(*own, 3),
+    }
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_against_the_equations_in_plain_python(shared: bool) -> None:
+    given = sample(shared)
+    out = self_routing(**given)
+    weight, bias = given["route_weight"].expand(6, 3, 5), given["route_bias"].expand(6, 3)
+    for b in range(2):
+        a = given["activations"][b].tolist()
+        coupling = []
+        for i in range(6):
+            logits = [float(weight[i, j] @ given["poses"][b, i] + bias[i, j]) for j in range(3)]
+            total = sum(map(math.exp, logits))
+            coupling.append([math.exp(logit) / total for logit in logits])
+        torch.testing.assert_close(out.coupling[b], torch.tensor(coupling, dtype=torch.float64))
+        for j in range(3):
+            mass = sum(coupling[i][j] * a[i] for i in range(6))
+            assert float(out.activations[b, j]) == pytest.approx(mass / sum(a), rel=1e-6)
+            for d in range(4):
+                pose = sum(coupling[i][j] * a[i] * float(given["votes"][b, i, j, d]) for i in range(6)) / mass
+                assert float(out.poses[b, j, d]) == pytest.approx(pose, rel=1e-6)
+
+
+def test_activations_sum_to_one_over_the_parents() -> None:
+    torch.testing.assert_close(self_routing(**sample()).activations.sum(-1), torch.ones(2, dtype=torch.float64))
+
+
+def test_without_a_bias_it_is_a_bias_of_zero() -> None:
+    given = sample()
+    given["route_bias"].zero_()
+    expected = self_routing(**given)
+    del given["route_bias"]
+    torch.testing.assert_close(self_routing(**given), expected)
+
+
+def test_votes_do_not_move_the_coupling() -> None:
+    given = sample()
+    before = self_routing(**given).coupling
+    given["votes"] = given["votes"].flip(0)
+    assert torch.equal(self_routing(**given).coupling, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("case", ["silent", "nearly silent", "huge", "sure"])
+def test_values_and_gradients_are_finite(case: str, dtype: torch.dtype) -> None:
+    given = sample(dtype=dtype)
+    if case == "silent":
+        given["activations"] = torch.zeros_like(given["activations"])
+    elif case == "nearly silent":
+        given["activations"] = 1e-30 * given["activations"]
+    elif case == "huge":
+        given["votes"] = 1e6 * given["votes"]
+    elif case == "sure":
+        # So sure that some parents get shares that are zero in this type.
+        given["route_weight"] = 1e4 * given["route_weight"]
+    inputs = {name: value.requires_grad_() for name, value in given.items()}
+    out = self_routing(**inputs)
+    weights = torch.linspace(-1, 1, out.poses.numel(), dtype=dtype).view_as(out.poses)
+    ((out.poses * weights).sum() + out.activations[:, 0].sum()).backward()
+    for tensor in (*out, *(value.grad for value in inputs.values())):
+        assert tensor is not None
+        assert bool(tensor.isfinite().all())
+    if case == "silent":
+        assert not out.poses.any()
+        assert not out.activations.any()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_are_those_of_the_values(shared: bool) -> None:
+    given = sample(shared)
+
+    def values(*tensors: Tensor) -> tuple[Tensor, ...]:
+        named: dict[str, Any] = dict(zip(given, tensors, strict=True))
+        return tuple(self_routing(**named))
+
+    assert torch.autograd.gradcheck(values, [tensor.requires_grad_() for tensor in given.values()])
+
+
+def test_through_a_window_positions_compete() -> None:
+    window = ops.Window(grid=(3, 3), kernel=(2, 2))
+    given = sample(shared=True)
+    poses, activations = torch.randn(4, 4, 5, dtype=torch.float64), torch.ones(4, 4, dtype=torch.float64)
+    given.update(votes=torch.randn(4, 4, 3, 2, dtype=torch.float64), poses=poses, activations=activations)
+    coupling = self_routing(**given, softmax=window.softmax).coupling
+    # The child in the middle is the last, third, second and first of the four kernels.
+    assert float(sum(coupling[n, 3 - n].sum() for n in range(4))) == pytest.approx(1)
+
+
+def test_errors_name_the_argument() -> None:
+    given = sample()
+    wrong = {
+        "activations": (torch.zeros(2, 5), r"^activations: expected \(2, 6\), got \(2, 5\)$"),
+        "poses": (torch.zeros(2, 5, 5), r"^poses: expected \[2, 6, P\], got \(2, 5, 5\)$"),
+        "route_bias": (torch.zeros(3), r"^route_bias: expected \(6, 3\), got \(3,\)$"),
+    }
+    for name, (tensor, words) in wrong.items():
+        with pytest.raises(ShapeError, match=words):
+            self_routing(**{**given, name: tensor.double()})
+    weights = {
+        (6, 3, 4): r"^route_weight: expected \[I, J, 5\], or \[J, 5\] shared by all children, got \(6, 3, 4\)$",
+        (7, 3, 5): r"^poses: expected 7 children, got \(2, 6, 5\)$",
+        (6, 4, 5): r"^route_weight: expected 3 parents, got \(6, 4, 5\)$",
+    }
+    for shape, words in weights.items():
+        changed = {**given, "route_weight": torch.zeros(shape, dtype=torch.float64)}
+        del changed["route_bias"]
+        with pytest.raises(ShapeError, match=words):
+            self_routing(**changed)
