@@ -1,5 +1,6 @@
 """Modules that hold parameters and call ops: capsule layers, routers, decoders, losses."""
 
+from torchcaps.nn.agreement_routers import AttentionRouting, KMeansRouting, SelfAttentionRouting
 from torchcaps.nn.class_caps import ClassCaps
 from torchcaps.nn.control_routers import RandomRouting, UniformRouting
 from torchcaps.nn.conv import CapsConv2d
@@ -21,6 +22,7 @@ __all__ = [
     "DECODERS",
     "LOSSES",
     "ROUTERS",
+    "AttentionRouting",
     "CapsConv2d",
     "CapsLinear",
     "ClassCaps",
@@ -28,6 +30,7 @@ __all__ = [
     "DeconvDecoder",
     "DynamicRouting",
     "EMRouting",
+    "KMeansRouting",
     "KuramotoRouting",
     "MLPDecoder",
     "MarginLoss",
@@ -36,6 +39,7 @@ __all__ = [
     "RandomRouting",
     "ReconstructionLoss",
     "Router",
+    "SelfAttentionRouting",
     "SelfRouting",
     "SpreadLoss",
     "Standardise",

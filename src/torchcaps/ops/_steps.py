@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps._registry import Registry
+from torchcaps.errors import ConfigError
 from torchcaps.types import Trace
 
 
@@ -37,6 +38,12 @@ class ParentSoftmax(Protocol):
 ROUTINGS: Registry[Steps] = Registry("routing")
 
 
+def check_iters(iters: int) -> None:
+    """Raise unless there is at least one iteration."""
+    if iters < 1:
+        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+
+
 def parent_softmax(logits: Tensor, *, leaky: bool = False) -> Tensor:
     """Softmax over the parents; leaky adds one more parent with logit 0 that takes votes out of the game.
 
@@ -59,7 +66,7 @@ def last_step(steps: Iterator[Step]) -> Step:
 def trace(algorithm: str, votes: Tensor, *args: Any, **options: Any) -> Trace:
     """Run a routing and keep every iteration.
 
-    `algorithm` is the name of a routing (`dynamic`, `em`); what follows the votes goes to it as it is.
+    `algorithm` is the name of a routing (`dynamic`, `em`, ...); what follows the votes goes to it as it is.
 
     >>> trace("dynamic", torch.randn(2, 6, 3, 4), iters=3).coupling.shape
     torch.Size([3, 2, 6, 3])

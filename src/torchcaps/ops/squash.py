@@ -16,7 +16,7 @@ def squash(presquash: Tensor, *, dim: int = -1, form: SquashForm = "standard") -
     """Shrink vectors to a length below one without turning them.
 
     With n = |s|: `standard` is n^2/(1+n^2) * s/n (Sabour et al. 2017, eq. 1); `half` has 0.5 in place of 1, so that
-    short vectors are enlarged (Su Jianlin's essay on capsules); `exponential` is (1 - exp(-n)) * s/n
+    short vectors come out twice as long (Su Jianlin's essay on capsules); `exponential` is (1 - exp(-n)) * s/n
     (Efficient-CapsNet, Mazzia et al. 2021, eq. 2). No form divides by the length, so that zero vectors stay zero
     and have finite gradients.
 

@@ -88,6 +88,16 @@ def _case(make: RouterFactory, sizes: Sizes, dtype: torch.dtype, scale: float = 
     return _Case(router.to(dtype), children, weight, ops.vote(poses, weight), bias)
 
 
+def _with_room(router: Router, make: RouterFactory, sizes: Sizes) -> Router:
+    """The same router with room for one child more: what it has per child gets one entry with its start value."""
+    wider = make()
+    wider.prepare(sizes.children + 1, sizes.parents, sizes.in_dim, sizes.out_dim)
+    known = router.state_dict()
+    for name, value in wider.state_dict().items():
+        value[tuple(map(slice, known[name].shape))] = known[name]
+    return wider
+
+
 def _must(holds: bool | Tensor, what: str) -> None:
     if not holds:
         raise AssertionError(what)
@@ -169,7 +179,8 @@ def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dty
         torch.cat([poses, torch.zeros_like(poses[:, :1])], 1),
         torch.cat([activations, torch.zeros_like(activations[:, :1])], 1),
     )
-    beside = case.router.route(absent, torch.cat([weight, weight[:1]]), bias=case.bias)
+    router = _with_room(case.router, make, sizes).to(dtype)
+    beside = router.route(absent, torch.cat([weight, weight[:1]]), bias=case.bias)
     _same(beside.poses, without.poses, "poses")
     _same(beside.activations, without.activations, "activations")
 

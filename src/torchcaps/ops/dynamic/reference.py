@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
 from torchcaps.ops.squash import squash
 from torchcaps.ops.votes import check_bias, check_votes
 from torchcaps.types import Routed
@@ -19,8 +19,7 @@ GradMode = Literal["all", "last"]
 
 def check_routing_options(iters: int, grad: str) -> None:
     """Raise unless there is at least one iteration and the gradient mode exists."""
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    check_iters(iters)
     if grad not in get_args(GradMode):
         raise ConfigError(f"grad: expected one of {', '.join(get_args(GradMode))}, got '{grad}'")
 

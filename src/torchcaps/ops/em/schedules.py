@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torchcaps._registry import Registry
 from torchcaps.errors import ConfigError
+from torchcaps.ops._steps import check_iters
 
 InverseTemp = str | float | Sequence[float] | Callable[[int], float]
 
@@ -41,8 +42,7 @@ def inverse_temps(inverse_temp: InverseTemp, iters: int) -> tuple[float, ...]:
     >>> inverse_temps("linear", 3), inverse_temps(0.5, 2)
     ((1.0, 2.0, 3.0), (0.5, 0.5))
     """
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    check_iters(iters)
     if isinstance(inverse_temp, str):
         inverse_temp = SCHEDULES[inverse_temp]
     if callable(inverse_temp):

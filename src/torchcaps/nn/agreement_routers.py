@@ -1,0 +1,143 @@
+"""Routers that ask how well a vote agrees with a parent, or with the other votes: k-means and both attentions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError
+from torchcaps.nn.routers import LAWS, ROUTERS, Router, competition, prepared, unprepared
+from torchcaps.ops._steps import check_iters
+from torchcaps.ops.kmeans.reference import check_kmeans_options
+from torchcaps.types import Capsules
+
+
+@ROUTERS.register("kmeans")
+class KMeansRouting(Router):
+    """Routing as clustering (Su Jianlin 2018); see `ops.kmeans_routing` for the options.
+
+    The children's activations are the lengths of their poses, so that the votes carry them already.
+
+    >>> children = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))
+    >>> KMeansRouting(iters=3)(torch.randn(2, 6, 3, 4), children).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "kmeans"
+    laws = LAWS - {"inactive_child_has_no_vote"}
+
+    def __init__(self, iters: int = 3, *, inverse_temp: float = 1.0) -> None:
+        super().__init__()
+        check_kmeans_options(iters, inverse_temp)
+        self.iters = iters
+        self.inverse_temp = inverse_temp
+
+    def options(self) -> dict[str, Any]:
+        return {"iters": self.iters, "inverse_temp": self.inverse_temp}
+
+
+@ROUTERS.register("attention")
+class AttentionRouting(Router):
+    """Inverted dot-product attention (Tsai et al. 2020); see `ops.attention_routing` for what it computes.
+
+    It learns the gain and the offset of the layer normalisation, one per dimension of a parent. For routing that is
+    concurrent over the layers of a network, call `update` on each of them in turn.
+
+    >>> router = AttentionRouting(iters=2)
+    >>> router.prepare(6, 3, 8, 4)
+    >>> router(torch.randn(2, 6, 3, 4), Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "attention"
+    laws = LAWS - {"inactive_child_has_no_vote"}
+
+    def __init__(self, iters: int = 3) -> None:
+        super().__init__()
+        check_iters(iters)
+        self.iters = iters
+        self.gain: nn.Parameter | None = None  # [D]
+        self.offset: nn.Parameter | None = None  # [D]
+
+    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        unprepared(self.gain)
+        if out_dim < 2:
+            raise ConfigError(
+                f"out_dim: expected at least 2 with {type(self).__name__}, got {out_dim} "
+                "(layer normalisation makes 0 of a single number)"
+            )
+        self.gain = nn.Parameter(torch.ones(out_dim))
+        self.offset = nn.Parameter(torch.zeros(out_dim))
+
+    def options(self) -> dict[str, Any]:
+        return {"iters": self.iters}
+
+    def inputs(
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
+    ) -> dict[str, Any]:
+        given = super().inputs(votes, children, bias=bias, window=window)
+        return {**given, "gain": prepared(self.gain), "offset": prepared(self.offset)}
+
+    def update(
+        self, children: Capsules, weight: Tensor, parents: Capsules | None = None, *, window: ops.Window | None = None
+    ) -> Capsules:
+        """One iteration from the parents found so far: a step of concurrent routing (Tsai et al. 2020, procedure 2).
+
+        children [B, I, P], weight [I, J, P, D] and parents [B, J, D] give the parents anew; without parents it is the
+        first, uniform iteration. Through a `window` (`CapsConv2d.window`) both are grids. All layers of a network move
+        together when each is updated from what the layers below and the layer itself had before.
+
+        >>> router = AttentionRouting(iters=2)
+        >>> router.prepare(6, 3, 8, 4)
+        >>> children, weight = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6)), torch.randn(6, 3, 8, 4)
+        >>> first = router.update(children, weight)
+        >>> second = router.update(children, weight, first)
+        >>> torch.allclose(second.poses, router.route(children, weight).poses)
+        True
+        """
+        learned = {"gain": prepared(self.gain), "offset": prepared(self.offset), "softmax": competition(window)}
+        start = None if parents is None else parents.poses
+        if window is None:
+            votes = ops.vote(children.poses, weight)  # [B, I, J, D]
+            return ops.attention_routing(votes, start, iters=1, **learned).capsules
+        if start is not None:
+            start = start.flatten(0, -3)  # [B*H'*W', J, D]
+        votes = window.votes(window.gather(children).poses, weight)  # [B*H'*W', K*K*I, J, D]
+        return window.spread(ops.attention_routing(votes, start, iters=1, **learned).capsules)
+
+
+@ROUTERS.register("self_attention")
+class SelfAttentionRouting(Router):
+    """Self-attention routing of Efficient-CapsNet (Mazzia et al. 2021); see `ops.self_attention_routing`.
+
+    It learns the prior of each pair of child and parent, [I, J], starting from zero. In a convolution the pairs are
+    those of a child's place in the kernel and its type, as for the weight. Where the number of children is free, as in
+    `CapsLinear(None, ...)` and `ClassCaps`, no child can have a prior of its own, and all share one per parent, [1, J].
+
+    >>> router = SelfAttentionRouting()
+    >>> router.prepare(6, 3, 8, 4)
+    >>> router(torch.randn(2, 6, 3, 4), Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))).poses.shape
+    torch.Size([2, 3, 4])
+    """
+
+    algorithm = "self_attention"
+    laws = LAWS - {"inactive_child_has_no_vote", "iterations_are_counted", "one_iteration_is_uniform"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prior: nn.Parameter | None = None  # [I, J]
+
+    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        unprepared(self.prior)
+        self.prior = nn.Parameter(torch.zeros(1 if in_caps is None else in_caps, out_caps))
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def inputs(
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
+    ) -> dict[str, Any]:
+        return {**super().inputs(votes, children, bias=bias, window=window), "prior": prepared(self.prior)}
