@@ -26,9 +26,8 @@ class SelfRouting(Router):
     """
 
     algorithm = "self_routing"
-    # The matrix belongs to a child and a parent, so that none can be exchanged or added; and nothing is iterated.
+    # The matrix belongs to a child and a parent, so that none can be exchanged; and nothing is iterated.
     laws = Router.laws - {
-        "absent_child_has_no_vote",
         "iterations_are_counted",
         "one_iteration_is_uniform",
         "permuting_children_changes_nothing",
