@@ -40,8 +40,9 @@ def shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor) -> Tensor:
-    """Turn, enlarge and shear each image about its centre, in one bilinear interpolation; outside is zero.
+    """Turn, enlarge and shear each image about its centre, in one bilinear interpolation.
 
+    Beyond its edge an image goes on as at the edge, so that a bright ground gets no dark corners.
     angle [B] in radians turns anticlockwise, factor [B] enlarges, slope [B] moves each row to the right by slope times
     its height above the centre. A pixel of the result at offset (x, y) from the centre, y up, is the one of the image
     at M^-1 (x, y), where M = factor R(angle) [[1, slope], [0, 1]].
@@ -54,7 +55,7 @@ def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor) -> Tens
     half = torch.tensor([width / 2, height / 2], dtype=images.dtype, device=images.device)  # [2]
     theta = F.pad(inverse * half / half.view(2, 1), (0, 1))  # [B, 2, 3]
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # [B, H, W, 2]
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def erase(images: Tensor, tops: Tensor, lefts: Tensor, heights: Tensor, widths: Tensor) -> Tensor:

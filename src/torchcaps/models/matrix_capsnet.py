@@ -23,7 +23,8 @@ class MatrixCapsNet(ImageModel):
     """A convolution, primary capsules with 4x4 poses, two convolutional capsule layers, one capsule per class.
 
     `widths` are the paper's A, B, C, D: channels of the convolution, then capsule types of the three layers. Each layer
-    gets a copy of `routing`. `coordinates` turns coordinate addition on or off.
+    gets a copy of `routing`. `coordinates` turns coordinate addition on or off. `light` is the random brightness and
+    contrast that standardised images get in training, see `Standardise`.
     """
 
     loss = "spread"
@@ -37,6 +38,7 @@ class MatrixCapsNet(ImageModel):
         routing: Router | str | Mapping[str, Any] = "em",
         competition: Competition = "global",
         coordinates: bool = True,
+        light: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
         channels, primary, lower, upper = widths
@@ -44,7 +46,7 @@ class MatrixCapsNet(ImageModel):
         if not rows or not columns:
             raise ShapeError(f"image_shape: expected height and width of at least 17, got {image_shape}")
         router = make_router(routing)
-        self.stem = nn.Sequential(Standardise(), nn.Conv2d(image_shape[0], channels, *CONVS[0]), nn.ReLU())
+        self.stem = nn.Sequential(Standardise(**light or {}), nn.Conv2d(image_shape[0], channels, *CONVS[0]), nn.ReLU())
         self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1])
         self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), competition=competition)
         self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), competition=competition)
@@ -71,6 +73,7 @@ def matrix_capsnet(
     routing: Router | str | Mapping[str, Any] = "em",
     competition: Competition = "global",
     coordinates: bool = True,
+    light: Mapping[str, float] | None = None,
 ) -> MatrixCapsNet:
     """The paper's network, A = B = C = D = 32; 317,194 parameters for two channels and five classes."""
     return MatrixCapsNet(
@@ -80,6 +83,7 @@ def matrix_capsnet(
         routing=routing,
         competition=competition,
         coordinates=coordinates,
+        light=light,
     )
 
 
@@ -91,6 +95,7 @@ def matrix_capsnet_small(
     routing: Router | str | Mapping[str, Any] = "em",
     competition: Competition = "global",
     coordinates: bool = True,
+    light: Mapping[str, float] | None = None,
 ) -> MatrixCapsNet:
     """The paper's small network, A = 64, B = 8, C = D = 16; 68,754 parameters for two channels and five classes."""
     return MatrixCapsNet(
@@ -100,4 +105,5 @@ def matrix_capsnet_small(
         routing=routing,
         competition=competition,
         coordinates=coordinates,
+        light=light,
     )
