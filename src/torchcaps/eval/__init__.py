@@ -1,19 +1,24 @@
 """What a trained model can do: evaluation, perturbed capsules, pictures, the report."""
 
+from torchcaps.eval.adversarial import EPSILONS, Robustness, attack, withstand
 from torchcaps.eval.evaluate import Evaluation, evaluate
 from torchcaps.eval.perturb import OFFSETS, perturb
 from torchcaps.eval.pictures import PICTURES, Picture, Subject, draw
 from torchcaps.eval.report import report, save_evaluation
 
 __all__ = [
+    "EPSILONS",
     "OFFSETS",
     "PICTURES",
     "Evaluation",
     "Picture",
+    "Robustness",
     "Subject",
+    "attack",
     "draw",
     "evaluate",
     "perturb",
     "report",
     "save_evaluation",
+    "withstand",
 ]
