@@ -4,14 +4,11 @@
 #include "em.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <vector>
 
+#include "level.h"
+#include "memory.h"
 #include "team.h"
-
-extern "C" EXPORT const char* torchcaps_instruction_set();
 
 namespace torchcaps {
 namespace {
@@ -24,26 +21,11 @@ struct EmSizes {
 template <class T>
 const EmStages<T>& stages() {
 #if defined(__x86_64__)
-  if (!std::strcmp(torchcaps_instruction_set(), "avx512")) return *EmIsa<T>::avx512();
-  if (!std::strcmp(torchcaps_instruction_set(), "avx2")) return *EmIsa<T>::avx2();
+  if (level() == Level::avx512) return *EmIsa<T>::avx512();
+  if (level() == Level::avx2) return *EmIsa<T>::avx2();
 #endif
   return *EmIsa<T>::portable();
 }
-
-template <class T>
-class Memory {
- public:
-  explicit Memory(int64_t count) : values_(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64))) {
-    if (!values_) throw std::bad_alloc();
-  }
-  ~Memory() { std::free(values_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  T* get() { return values_; }
-
- private:
-  T* values_;
-};
 
 // Every sample's gradient of the weight is added up within its chunk, then the chunks are. There are never more than this many,
 // whatever the number of threads, so that the sums do not depend on it.
@@ -59,16 +41,16 @@ struct Layout {
         packed(weights),
         per_parent(3 * blocks * lanes),
         first(s.height * s.width + 1) {
-    std::fill(packed.get(), packed.get() + weights, T(0));
+    std::fill(packed.values, packed.values + weights, T(0));
     for (int64_t child = 0; child < children; ++child)
       for (int64_t j = 0; j < s.parents; ++j)
         for (int64_t h = 0; h < 16; ++h)
-          packed.get()[((child * blocks + j / lanes) * 16 + h) * lanes + j % lanes] = *weight++;
-    std::fill(per_parent.get(), per_parent.get() + 3 * blocks * lanes, T(0));
+          packed.values[((child * blocks + j / lanes) * 16 + h) * lanes + j % lanes] = *weight++;
+    std::fill(per_parent.values, per_parent.values + 3 * blocks * lanes, T(0));
     for (int64_t j = 0; j < s.parents; ++j) {
-      per_parent.get()[j] = betas[j];
-      per_parent.get()[blocks * lanes + j] = betas[s.parents + j];
-      per_parent.get()[2 * blocks * lanes + j] = 1;
+      per_parent.values[j] = betas[j];
+      per_parent.values[blocks * lanes + j] = betas[s.parents + j];
+      per_parent.values[2 * blocks * lanes + j] = 1;
     }
     int64_t most = 0;
     for (int64_t y = 0; y < s.height; ++y)
@@ -83,10 +65,10 @@ struct Layout {
         most = std::max(most, int64_t(edges.size()) - first[y * s.width + x]);
       }
     first.back() = int64_t(edges.size());
-    problem.weight = packed.get();
-    problem.beta_u = per_parent.get();
-    problem.beta_a = per_parent.get() + blocks * lanes;
-    problem.real = per_parent.get() + 2 * blocks * lanes;
+    problem.weight = packed.values;
+    problem.beta_u = per_parent.values;
+    problem.beta_a = per_parent.values + blocks * lanes;
+    problem.real = per_parent.values + 2 * blocks * lanes;
     problem.inverse = inverse;
     problem.edges = edges.data();
     problem.first = first.data();
@@ -138,7 +120,7 @@ void forward(const Inputs<T>& in, T* poses, T* activations, T* kept, const EmSiz
   team.run([&](int thread) {
     team.each(q.batch, [&](int64_t b) {
       stage.forward(q, b, poses + b * out * 16, activations + b * out,
-                    kept ? kept + b * per_sample : own.get() + thread * per_sample, room.get() + thread * scratch);
+                    kept ? kept + b * per_sample : own.values + thread * per_sample, room.values + thread * scratch);
     });
   });
 }
@@ -159,17 +141,17 @@ void backward(const Inputs<T>& in, const T* kept, const T* grad_poses, const T* 
   Team team(size);
   team.run([&](int thread) {
     team.each(chunks, [&](int64_t chunk) {
-      T* own = partial.get() + chunk * sums;
+      T* own = partial.values + chunk * sums;
       std::fill(own, own + sums, T(0));
       for (int64_t b = chunk * q.batch / chunks; b < (chunk + 1) * q.batch / chunks; ++b)
         stage.backward(q, b, kept + b * per_sample, grad_poses + b * out * 16, grad_activations + b * out,
                        grad_child_poses + b * children * 16, grad_child_activations + b * children, own,
-                       own + layout.weights, room.get() + thread * scratch);
+                       own + layout.weights, room.values + thread * scratch);
     });
   });
   const auto total = [&](int64_t at) {
     T sum{};
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial.get()[chunk * sums + at];
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial.values[chunk * sums + at];
     return sum;
   };
   for (int64_t child = 0; child < layout.children; ++child)

@@ -1,4 +1,5 @@
-// What the driver (dynamic.cpp) asks of one instruction set; the derivation is in src/torchcaps/ops/dynamic/README.md.
+// What dynamic.cpp and agree.cpp ask of one instruction set; the derivations are in src/torchcaps/ops/dynamic/README.md
+// and src/torchcaps/ops/agreement/README.md.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@ struct Problem {
   int64_t batch, children, parents, in_dim, out_dim;
   int64_t weight_stride;  // from one child's weight to the next one's; 0 when all share one
   bool leaky;
+  const T* prior;  // [I, J], added to coupling that came from logits; null for none
 
   int64_t sheet() const { return parents * out_dim; }
 };
@@ -25,6 +27,14 @@ struct Term {
   const T* presquash;  // sheet: the gradient of the iteration's presquash
 };
 
+// Where gradients go; each may be null. That of the prior needs a term with logits, and is added to what is there.
+template <class T>
+struct Gradients {
+  T* poses;   // [B, I, P]
+  T* weight;  // [I, J, P, D], or [J, P, D]; added to what is there
+  T* prior;   // [I, J]
+};
+
 constexpr int kMaxGroupChunk = 8;
 
 template <class T>
@@ -34,9 +44,10 @@ struct Stages {
   void (*gather)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const T* sums, T* total, T* scratch);
   // total += sum over children of (gradient of the logit) * vote, given the gradient of the presquash.
   void (*reverse)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const Term<T>&, T* total, T* scratch);
-  // Gradients of the poses and weights of children [first, last); either may be null. `terms` is [groups][count].
+  // Gradients of the poses, weights and priors of children [first, last). `terms` is [groups][count]; only the first of
+  // them may be uniform.
   void (*gradients)(const Problem<T>&, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
-                    T* grad_poses, T* grad_weight, T* scratch);
+                    const Gradients<T>&, T* scratch);
   // presquash = scale * (sum of `parts` partial totals, `stride` apart) + bias.
   void (*finish)(const Problem<T>&, const T* parts, int count, int64_t stride, T scale, const T* bias, T* presquash);
   void (*squash)(const Problem<T>&, const T* presquash, T* poses);

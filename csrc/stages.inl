@@ -123,6 +123,10 @@ struct Kernel {
     for (int64_t j = 0; j < parents; ++j) grad[j] = coupling[j] * (grad[j] - mean);
   }
 
+  static INLINE void add_prior(const Problem<T>& q, int64_t child, Vec* coupling) {
+    for (int64_t j = 0; j < q.parents; ++j) coupling[j] += q.prior[child * q.parents + j];
+  }
+
   static void gather(const Problem<T>& q, int64_t group, int64_t first, int64_t last, const T* sums, T* total_,
                      T* scratch) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;
@@ -159,6 +163,7 @@ struct Kernel {
           coupling[j] = logit;
         }
         softmax(coupling, J, q.leaky);
+        if (q.prior) add_prior(q, block + c, coupling);
         for (int64_t j = 0; j < J; ++j)
           for (int64_t d = 0; d < D; ++d) total[j * D + d] += coupling[j] * votes[j * D + d];
       }
@@ -218,15 +223,19 @@ struct Kernel {
     });
   }
 
-  // Logits become coupling, gradients of the coupling become gradients of the logits.
-  static INLINE void settle(const Problem<T>& q, const Term<T>* terms, int count, bool through, Vec* coef) {
+  // Logits become coupling, gradients of the coupling become gradients of the logits; the prior has its share of both.
+  static INLINE void settle(const Problem<T>& q, const Term<T>* terms, int count, bool through, int64_t child,
+                            T* grad_prior, Vec* coef) {
     const int64_t J = q.parents;
     const Vec uniform = splat(T(1) / T(J + (q.leaky ? 1 : 0)));
     for (int t = 0; t < count; ++t) {
       Vec* coupling = coef + (2 * t) * J;
       if (terms[t].sums) {
         softmax(coupling, J, q.leaky);
+        for (int64_t j = 0; grad_prior && j < J; ++j)
+          for (int l = 0; l < L; ++l) grad_prior[child * J + j] += coupling[J + j][l];
         if (through) softmax_backward(coupling, coupling + J, J);
+        if (q.prior) add_prior(q, child, coupling);
       } else {
         for (int64_t j = 0; j < J; ++j) coupling[j] = uniform;
       }
@@ -304,7 +313,7 @@ struct Kernel {
 
   // Parents go in the outer loops: what belongs to one parent stays in the first-level cache for a block of children.
   static void gradients(const Problem<T>& q, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
-                        T* grad_poses, T* grad_weight, T* scratch) {
+                        const Gradients<T>& to, T* scratch) {
     const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;
     const int64_t groups = (q.batch + L - 1) / L, coefs = 2 * count * J;
     Vec* pose = vecs(scratch);                            // [groups of the chunk][children of the block][P]
@@ -321,11 +330,13 @@ struct Kernel {
           Vec* u = pose + g * step * P;
           load_columns(q.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P, u);
           for (int64_t k = 0; k < step * P; ++k) pose_grad[g * step * P + k] = Vec{};
-          Vec* to = coef + g * step * coefs;
-          for (int64_t j = 0; j < J; ++j)
+          Vec* own = coef + g * step * coefs;
+          // Uniform coupling asks nothing of the votes.
+          for (int64_t j = 0; j < J && mine[count - 1].sums; ++j)
             for (int64_t c = 0; c < size; ++c)
-              agree(q, u + c * P, weight + c * q.weight_stride, j, mine + g * count, count, through, to + c * coefs);
-          for (int64_t c = 0; c < size; ++c) settle(q, mine + g * count, count, through, to + c * coefs);
+              agree(q, u + c * P, weight + c * q.weight_stride, j, mine + g * count, count, through, own + c * coefs);
+          for (int64_t c = 0; c < size; ++c)
+            settle(q, mine + g * count, count, through, block + c, to.prior, own + c * coefs);
         }
         for (int64_t j = 0; j < J; ++j)
           for (int64_t c = 0; c < size; ++c) {
@@ -333,16 +344,16 @@ struct Kernel {
             for (int g = 0; g < here; ++g) {
               vote_gradient(q, j, mine + g * count, count, through, coef + (g * step + c) * coefs, grad + g * D);
               Vec* out = pose_grad + (g * step + c) * P;
-              int64_t p = grad_poses ? 0 : P;
+              int64_t p = to.poses ? 0 : P;
               for (; p + 8 <= P; p += 8) pose_gradient<8>(w + p * D, D, grad + g * D, out + p);
               for (; p < P; ++p) pose_gradient<1>(w + p * D, D, grad + g * D, out + p);
             }
-            if (grad_weight)
+            if (to.weight)
               weight_gradient(q, here, pose + c * P, step * P, grad,
-                              grad_weight + (block + c) * q.weight_stride + j * P * D);
+                              to.weight + (block + c) * q.weight_stride + j * P * D);
           }
-        for (int g = 0; g < here && grad_poses; ++g)
-          store_columns(grad_poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
+        for (int g = 0; g < here && to.poses; ++g)
+          store_columns(to.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
                         pose_grad + g * step * P);
       }
     }

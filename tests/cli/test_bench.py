@@ -67,7 +67,10 @@ def test_json_is_one_document(measured, capsys, tmp_path):
         (["dinamic"], "unknown benchmark 'dinamic'; did you mean 'dynamic'?"),
         (["--quick", "--render", "x"], "--quick: expected without --render, got both (nothing is measured then)"),
         (["dynamic", "--out", "nowhere", "--render", "x"], "expected the result of a benchmark, got none"),
-        (["--out", "nowhere", "--render", "x"], "capsnet.json: expected the result of a benchmark, got none"),
+        (
+            ["--out", "nowhere", "--render", "x"],
+            f"{CASES.names()[0]}.json: expected the result of a benchmark, got none",
+        ),
     ],
 )
 def test_mistakes_are_named(words, message, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
 
@@ -17,6 +19,7 @@ from torchcaps.nn import (
     SelfAttentionRouting,
     make_router,
 )
+from torchcaps.ops._dispatch import Backend, kernels
 from torchcaps.ops.conv import Competition
 from torchcaps.types import Capsules
 
@@ -94,13 +97,38 @@ def test_they_serve_a_class_layer(name: str) -> None:
     assert layer(GRID).activations.shape == (2, 3)
 
 
-def test_updates_one_after_another_are_the_routing() -> None:
+@pytest.mark.parametrize("in_caps", [6, None])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_available_backend_gives_what_the_reference_gives(name: str, in_caps: int | None) -> None:
+    layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=make_router(name), backend="reference").double()
+    learned(layer.routing)
+    children = Capsules(*(tensor.double() for tensor in CHILDREN))
+    expected = layer(children)
+    for kernel in kernels():
+        if kernel.algorithm == name and kernel.available:
+            layer.backend = cast(Backend, kernel.backend)
+            torch.testing.assert_close(layer(children), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compiled_layer_is_one_graph_and_gives_the_same(name: str) -> None:
+    layer = CapsLinear(6, 3, in_dim=4, out_dim=5, routing=make_router(name))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    inputs = list(layer.parameters())
+    expected, got = layer(CHILDREN), compiled(CHILDREN)
+    torch.testing.assert_close(got, expected)
+    grads = [torch.autograd.grad(out.poses.square().sum(), inputs) for out in (got, expected)]
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_updates_one_after_another_are_the_routing(backend: str) -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5, routing=AttentionRouting(iters=3))
     router = learned(layer.routing)
     assert isinstance(router, AttentionRouting)
     parents = None
     for _ in range(3):
-        parents = router.update(CHILDREN, layer.weight, parents)
+        parents = router.update(CHILDREN, layer.weight, parents, backend=backend)
     torch.testing.assert_close(parents, layer(CHILDREN))
 
 

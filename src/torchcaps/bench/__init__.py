@@ -1,6 +1,6 @@
 """Benchmarks: our layers and steps beside the usual ones, on this machine."""
 
-from torchcaps.bench import capsnet, dynamic, em
+from torchcaps.bench import capsnet, dynamic, em, routers
 from torchcaps.bench._case import CASES, Case, Contender, around
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
@@ -15,6 +15,7 @@ __all__ = [
     "em",
     "read_result",
     "render",
+    "routers",
     "run_case",
     "summary",
     "write_result",

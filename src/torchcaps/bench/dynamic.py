@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench._layer import CHECKED, DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 from torchcaps.bench.baselines import broadcast_routing, einsum_routing
 from torchcaps.ops import dynamic_routing, vote
 from torchcaps.ops._dispatch import choose, route
@@ -18,13 +19,8 @@ from torchcaps.testing import assert_matches
 
 Layer = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
-# Child and parent capsules have 8 and 16 dimensions, as in the paper.
-IN_DIM, OUT_DIM = 8, 16
-DIGIT_CAPS: Point = {"batch": 128, "children": 1152, "parents": 10, "iters": 3}
 # 1024 * 1526 * 100 * 16 * 4 bytes = 10.0 GB of votes.
 TEN_GIGABYTES: Point = {"batch": 1024, "children": 1526, "parents": 100, "iters": 3}
-# B, I, J, P, D
-CHECKED = ((3, 7, 5, 3, 6), (1, 1, 1, 1, 1), (5, 33, 3, 4, 17), (4, 1152, 10, 8, 16))
 
 
 def fused(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
@@ -44,21 +40,7 @@ def layer_tasks(layer: Layer, point: Point) -> Tasks:
     poses = torch.rand(point["batch"], children, IN_DIM, generator=generator).sub_(0.5).requires_grad_()
     weight = torch.randn(children, parents, IN_DIM, OUT_DIM, generator=generator).mul_(0.1).requires_grad_()
     bias = torch.full((parents, OUT_DIM), 0.1, requires_grad=True)
-    grad = torch.randn(point["batch"], parents, OUT_DIM, generator=generator)
-
-    def forward() -> None:
-        with torch.no_grad():
-            layer(poses, weight, bias, point["iters"])
-
-    def both() -> None:
-        torch.autograd.grad(layer(poses, weight, bias, point["iters"]), (poses, weight, bias), grad)
-
-    return {"forward": forward, "forward+backward": both}
-
-
-def vote_bytes(point: Point) -> int:
-    """The size of all votes in float32."""
-    return 4 * point["batch"] * point["children"] * point["parents"] * OUT_DIM
+    return forward_and_backward(lambda: [layer(poses, weight, bias, point["iters"])], (poses, weight, bias))
 
 
 def _contender(name: str, layer: Layer, copies: int, *, compiled: bool = False) -> Contender:
@@ -82,7 +64,7 @@ def _contender(name: str, layer: Layer, copies: int, *, compiled: bool = False) 
 def check_twin() -> None:
     """Hold the twin that `auto` takes to the reference: odd sizes, the layer of the paper, all options."""
     generator = torch.Generator().manual_seed(0)
-    for batch, children, parents, in_dim, out_dim in CHECKED:
+    for batch, children, parents, in_dim, out_dim in (*CHECKED, (1, 1, 1, 1, 1)):
         poses = torch.randn(batch, children, in_dim, generator=generator)
         weight = 0.3 * torch.randn(children, parents, in_dim, out_dim, generator=generator)
         bias = torch.randn(parents, out_dim, generator=generator)

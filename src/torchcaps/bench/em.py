@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench._layer import forward_and_backward
 from torchcaps.models import create_model
 from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
 from torchcaps.testing import assert_matches
@@ -33,17 +34,7 @@ def layer_tasks(backend: str, point: Point) -> Tasks:
     layer = CapsConv2d(point["types"], point["parents"], 3, 2, routing=routing)
     layer.backend = "reference" if backend == "reference" else "auto"
     children = make_children(point)
-    inputs = [*children, *layer.parameters()]
-
-    def forward() -> None:
-        with torch.no_grad():
-            layer(children)
-
-    def both() -> None:
-        parents = layer(children)
-        torch.autograd.grad(parents.poses.sum() + parents.activations.sum(), inputs)
-
-    return {"forward": forward, "forward+backward": both}
+    return forward_and_backward(lambda: layer(children), [*children, *layer.parameters()])
 
 
 def training_step(name: str, backend: str, point: Point) -> Tasks:

@@ -9,14 +9,38 @@ from torch import Tensor, nn
 
 from torchcaps import ops
 from torchcaps.errors import ConfigError
-from torchcaps.nn.routers import LAWS, ROUTERS, Router, competition, prepared, unprepared
+from torchcaps.nn.routers import LAWS, ROUTERS, Router, prepared, unprepared
+from torchcaps.ops import _dispatch
 from torchcaps.ops._steps import check_iters
 from torchcaps.ops.kmeans.reference import check_kmeans_options
 from torchcaps.types import Capsules
 
 
+class AgreementRouting(Router):
+    """What these routers share: they look at votes alone, and their twin takes what they learned beside its options."""
+
+    laws = LAWS - {"inactive_child_has_no_vote"}
+
+    def learned(self) -> dict[str, Any]:
+        """The parameters, as the routing in `ops` names them."""
+        return {}
+
+    def inputs(
+        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
+    ) -> dict[str, Any]:
+        return {**super().inputs(votes, children, bias=bias, window=window), **self.learned()}
+
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
+        twin = _dispatch.twin(backend, self.algorithm, children.poses, weight)
+        if twin is None:
+            return super().route(children, weight, bias=bias)
+        return twin.route(children.poses, weight, **self.learned(), **self.options())
+
+
 @ROUTERS.register("kmeans")
-class KMeansRouting(Router):
+class KMeansRouting(AgreementRouting):
     """Routing as clustering (Su Jianlin 2018); see `ops.kmeans_routing` for the options.
 
     The children's activations are the lengths of their poses, so that the votes carry them already.
@@ -27,7 +51,6 @@ class KMeansRouting(Router):
     """
 
     algorithm = "kmeans"
-    laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, inverse_temp: float = 1.0) -> None:
         super().__init__()
@@ -40,7 +63,7 @@ class KMeansRouting(Router):
 
 
 @ROUTERS.register("attention")
-class AttentionRouting(Router):
+class AttentionRouting(AgreementRouting):
     """Inverted dot-product attention (Tsai et al. 2020); see `ops.attention_routing` for what it computes.
 
     It learns the gain and the offset of the layer normalisation, one per dimension of a parent. For routing that is
@@ -53,7 +76,6 @@ class AttentionRouting(Router):
     """
 
     algorithm = "attention"
-    laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3) -> None:
         super().__init__()
@@ -75,20 +97,23 @@ class AttentionRouting(Router):
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters}
 
-    def inputs(
-        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
-    ) -> dict[str, Any]:
-        given = super().inputs(votes, children, bias=bias, window=window)
-        return {**given, "gain": prepared(self.gain), "offset": prepared(self.offset)}
+    def learned(self) -> dict[str, Any]:
+        return {"gain": prepared(self.gain), "offset": prepared(self.offset)}
 
     def update(
-        self, children: Capsules, weight: Tensor, parents: Capsules | None = None, *, window: ops.Window | None = None
+        self,
+        children: Capsules,
+        weight: Tensor,
+        parents: Capsules | None = None,
+        *,
+        window: ops.Window | None = None,
+        backend: str = "auto",
     ) -> Capsules:
         """One iteration from the parents found so far: a step of concurrent routing (Tsai et al. 2020, procedure 2).
 
         children [B, I, P], weight [I, J, P, D] and parents [B, J, D] give the parents anew; without parents it is the
-        first, uniform iteration. Through a `window` (`CapsConv2d.window`) both are grids. All layers of a network move
-        together when each is updated from what the layers below and the layer itself had before.
+        first, uniform iteration. Through a `window` (`CapsConv2d.window`) both are grids, and the reference serves. All
+        layers of a network move together when each is updated from what the layer below and it itself had before.
 
         >>> router = AttentionRouting(iters=2)
         >>> router.prepare(6, 3, 8, 4)
@@ -98,19 +123,20 @@ class AttentionRouting(Router):
         >>> torch.allclose(second.poses, router.route(children, weight).poses)
         True
         """
-        learned = {"gain": prepared(self.gain), "offset": prepared(self.offset), "softmax": competition(window)}
         start = None if parents is None else parents.poses
-        if window is None:
-            votes = ops.vote(children.poses, weight)  # [B, I, J, D]
-            return ops.attention_routing(votes, start, iters=1, **learned).capsules
-        if start is not None:
-            start = start.flatten(0, -3)  # [B*H'*W', J, D]
-        votes = window.votes(window.gather(children).poses, weight)  # [B*H'*W', K*K*I, J, D]
-        return window.spread(ops.attention_routing(votes, start, iters=1, **learned).capsules)
+        if window is not None:
+            start = None if start is None else start.flatten(0, -3)  # [B*H'*W', J, D]
+            votes = window.votes(window.gather(children).poses, weight)  # [B*H'*W', K*K*I, J, D]
+            routed = ops.attention_routing(votes, start, iters=1, softmax=window.softmax, **self.learned())
+            return window.spread(routed.capsules)
+        twin = _dispatch.twin(backend, self.algorithm, children.poses, weight)
+        if twin is not None:
+            return twin.route(children.poses, weight, start, iters=1, **self.learned())
+        return ops.attention_routing(ops.vote(children.poses, weight), start, iters=1, **self.learned()).capsules
 
 
 @ROUTERS.register("self_attention")
-class SelfAttentionRouting(Router):
+class SelfAttentionRouting(AgreementRouting):
     """Self-attention routing of Efficient-CapsNet (Mazzia et al. 2021); see `ops.self_attention_routing`.
 
     It learns the prior of each pair of child and parent, [I, J], starting from zero. In a convolution the pairs are
@@ -124,7 +150,7 @@ class SelfAttentionRouting(Router):
     """
 
     algorithm = "self_attention"
-    laws = LAWS - {"inactive_child_has_no_vote", "iterations_are_counted", "one_iteration_is_uniform"}
+    laws = AgreementRouting.laws - {"iterations_are_counted", "one_iteration_is_uniform"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +163,5 @@ class SelfAttentionRouting(Router):
     def options(self) -> dict[str, Any]:
         return {}
 
-    def inputs(
-        self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
-    ) -> dict[str, Any]:
-        return {**super().inputs(votes, children, bias=bias, window=window), "prior": prepared(self.prior)}
+    def learned(self) -> dict[str, Any]:
+        return {"prior": prepared(self.prior)}

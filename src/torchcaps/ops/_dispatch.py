@@ -10,19 +10,29 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError
+from torchcaps.ops.attention import cpu as attention_cpu
 from torchcaps.ops.dynamic import cpu, triton
 from torchcaps.ops.em import cpu as em_cpu
+from torchcaps.ops.kmeans import cpu as kmeans_cpu
+from torchcaps.ops.self_attention import cpu as self_attention_cpu
 from torchcaps.ops.votes import check_poses_and_weight
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
 # The twins of each algorithm. A twin is a module with three functions (`cpu` has a fourth, `why_missing`, since it can
 # be absent from a machine that it could serve):
-#   route(poses, weight, bias, **options) -> the parents' poses [B, J, D], differentiable in all three; or, for
+#   route(poses, weight, **inputs) -> the parents as Capsules, differentiable in all inputs; for dynamic routing, which
+#     has activations that follow from the poses, route(poses, weight, bias, **options) -> the poses [B, J, D]; or, for
 #     grids, convolve(children, weight, window, **options) -> the parents;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
-TWINS: dict[str, dict[str, ModuleType]] = {"dynamic": {"triton": triton, "cpu": cpu}, "em": {"cpu": em_cpu}}
+TWINS: dict[str, dict[str, ModuleType]] = {
+    "dynamic": {"triton": triton, "cpu": cpu},
+    "em": {"cpu": em_cpu},
+    "kmeans": {"cpu": kmeans_cpu},
+    "attention": {"cpu": attention_cpu},
+    "self_attention": {"cpu": self_attention_cpu},
+}
 
 _warned = False
 
@@ -44,10 +54,10 @@ def kernels() -> list[Kernel]:
     """
     found: list[Kernel] = []
     for algorithm, twins in TWINS.items():
-        for backend, twin in twins.items():
+        for backend, candidate in twins.items():
             device = torch.device("cuda" if backend == "triton" else "cpu")
-            reason = twin.why_not(device, torch.float32)
-            found.append(Kernel(algorithm, backend, reason is None, reason or twin.describe()))
+            reason = candidate.why_not(device, torch.float32)
+            found.append(Kernel(algorithm, backend, reason is None, reason or candidate.describe()))
     return found
 
 
@@ -77,24 +87,27 @@ def choose(backend: str, algorithm: str, device: torch.device, dtype: torch.dtyp
         if reason is not None:
             raise ConfigError(f"backend: expected one that is available, got '{backend}' ({reason})")
         return backend
-    for name, twin in twins.items():
-        if twin.why_not(device, dtype) is None:
+    for name, candidate in twins.items():
+        if candidate.why_not(device, dtype) is None:
             return name
     if device.type == "cpu" and "cpu" in twins:
         _warn_once(twins["cpu"].why_missing())
     return "reference"
 
 
+def twin(backend: str, algorithm: str, poses: Tensor, weight: Tensor) -> ModuleType | None:
+    """The fast twin that serves poses [B, I, P] and weight [I, J, P, D], or None where the reference is to serve."""
+    check_poses_and_weight(poses, weight)
+    name = choose(backend, algorithm, poses.device, torch.promote_types(poses.dtype, weight.dtype))
+    return None if name == "reference" else TWINS[algorithm][name]
+
+
 def route(
     backend: str, algorithm: str, poses: Tensor, weight: Tensor, bias: Tensor | None, options: dict[str, Any]
 ) -> Tensor | None:
     """The parents' poses [B, J, D] through a fast twin, or None where the reference is to serve."""
-    check_poses_and_weight(poses, weight)
-    dtype = torch.promote_types(poses.dtype, weight.dtype)
-    name = choose(backend, algorithm, poses.device, dtype)
-    if name == "reference":
-        return None
-    return TWINS[algorithm][name].route(poses, weight, bias, **options)
+    found = twin(backend, algorithm, poses, weight)
+    return None if found is None else found.route(poses, weight, bias, **options)
 
 
 def _warn_once(reason: str | None) -> None:

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops.attention import cpu
+from torchcaps.testing import assert_matches
+from torchcaps.types import Capsules
+
+missing = cpu.why_missing()
+needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+
+def both(parents: Capsules) -> Tensor:
+    return torch.cat([parents.poses, parents.activations.unsqueeze(-1)], dim=-1)
+
+
+def twin(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
+    return both(cpu.route(poses, weight, start, gain=gain, offset=offset, iters=iters))
+
+
+def reference(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
+    routed = ops.attention_routing(ops.vote(poses, weight), start, gain=gain, offset=offset, iters=iters)
+    return both(routed.capsules)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 1, 4, 4), (17, 33, 2, 5, 7), (16, 200, 10, 8, 16)])
+def test_it_is_the_reference(sizes: tuple[int, ...], started: bool, shared: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    batch, children, parents, in_dim, out_dim = sizes
+    poses = torch.randn(batch, children, in_dim)
+    weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim)
+    start = torch.randn(batch, parents, out_dim) if started else None
+    for iters in (1, 3):
+        assert_matches(
+            lambda *tensors, iters=iters: twin(*tensors, iters=iters),
+            lambda *tensors, iters=iters: reference(*tensors, iters=iters),
+            [poses, weight, start, torch.randn(out_dim), torch.randn(out_dim)],
+            dtype=dtype,
+            factor=4,
+        )
+
+
+@needs_kernel
+def test_without_gain_and_offset() -> None:
+    poses, weight = torch.randn(3, 5, 4), torch.randn(5, 3, 4, 6)
+    torch.testing.assert_close(cpu.route(poses, weight), ops.attention_routing(ops.vote(poses, weight)).capsules)
+
+
+def test_errors_name_the_argument() -> None:
+    poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
+    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
+        cpu.route(poses, weight, iters=0)
+    with pytest.raises(ShapeError, match=r"^poses: expected \(2, 3, 6\), got \(3, 6\)$"):
+        cpu.route(poses, weight, torch.zeros(3, 6))
+    with pytest.raises(ShapeError, match=r"^gain: expected \(6,\), got \(3,\)$"):
+        cpu.route(poses, weight, gain=torch.zeros(3))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import ops
+from torchcaps.errors import ConfigError
+from torchcaps.ops.kmeans import cpu
+from torchcaps.testing import assert_matches
+from torchcaps.types import Capsules
+
+missing = cpu.why_missing()
+needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+
+def both(parents: Capsules) -> Tensor:
+    return torch.cat([parents.poses, parents.activations.unsqueeze(-1)], dim=-1)
+
+
+def reference(poses: Tensor, weight: Tensor, **options) -> Capsules:
+    return ops.kmeans_routing(ops.vote(poses, weight), **options).capsules
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 1, 4, 4), (17, 33, 2, 5, 7), (16, 200, 10, 8, 16)])
+def test_it_is_the_reference(sizes: tuple[int, ...], shared: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    batch, children, parents, in_dim, out_dim = sizes
+    poses = torch.randn(batch, children, in_dim)
+    weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim)
+    for options in ({}, {"iters": 1}, {"iters": 5, "inverse_temp": 2.0}):
+        assert_matches(
+            lambda *tensors, options=options: both(cpu.route(*tensors, **options)),
+            lambda *tensors, options=options: both(reference(*tensors, **options)),
+            [poses, weight],
+            dtype=dtype,
+            factor=4,
+        )
+
+
+@needs_kernel
+def test_zero_votes_have_finite_gradients() -> None:
+    poses, weight = torch.zeros(2, 5, 4, requires_grad=True), torch.randn(5, 3, 4, 6, requires_grad=True)
+    for grad in torch.autograd.grad(both(cpu.route(poses, weight)).sum(), (poses, weight)):
+        assert grad.isfinite().all()
+
+
+def test_options_are_checked() -> None:
+    poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
+    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
+        cpu.route(poses, weight, iters=0)
+    with pytest.raises(ConfigError, match=r"^inverse_temp: expected a finite number above 0, got -1$"):
+        cpu.route(poses, weight, inverse_temp=-1)
