@@ -1,11 +1,13 @@
 import gzip
 import hashlib
 import struct
+import tracemalloc
 
 import pytest
 import torch
 
-from torchcaps.data.idx import parse_idx, read_bytes, read_idx
+from torchcaps.data import idx as idx_module
+from torchcaps.data.idx import parse_idx, read_idx
 from torchcaps.errors import DataError
 
 
@@ -40,7 +42,7 @@ def test_cut_gzip(tmp_path, cut):
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(idx(4, 4, 4))[:-cut])
     with pytest.raises(DataError, match=r"cut\.gz: expected a whole gzip file, got a damaged one .*fetch it again"):
-        read_bytes(path)
+        read_idx(path, 3)
 
 
 def test_gzip_with_a_flipped_byte(tmp_path):
@@ -49,12 +51,12 @@ def test_gzip_with_a_flipped_byte(tmp_path):
     content[20] ^= 255
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"flipped\.gz: expected a whole gzip file"):
-        read_bytes(path)
+        read_idx(path, 3)
 
 
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(DataError, match="expected a file that can be read, got Is a directory"):
-        read_bytes(tmp_path)
+        read_idx(tmp_path, 3)
 
 
 def test_too_short_for_a_header():
@@ -70,5 +72,40 @@ def test_wrong_magic(magic):
 
 @pytest.mark.parametrize("content", [idx(4)[:-1], idx(4) + b"x"])
 def test_too_few_or_too_many_bytes(content):
-    with pytest.raises(DataError, match=r"here: expected 4 bytes after the header, got [35]"):
+    with pytest.raises(DataError, match=r"here: expected 4 bytes after the header, got (3|more)"):
         parse_idx(content, 1, "here")
+
+
+def test_an_empty_file_of_the_right_form():
+    with pytest.raises(
+        DataError, match=r"here: expected an idx file that is not empty, got sizes \[0, 4294967295, 2\]"
+    ):
+        parse_idx(struct.pack(">4I", 0x0803, 0, 2**32 - 1, 2), 3, "here")
+
+
+def test_a_header_that_announces_too_much():
+    with pytest.raises(DataError, match=r"here: expected at most 256,000,000 bytes, got a header that announces 4,"):
+        parse_idx(struct.pack(">2I", 0x0801, 2**32 - 1), 1, "here")
+
+
+def test_a_gzip_bomb_is_not_unpacked(tmp_path):
+    # 100 MB of zeros in 100 kB, behind a header that announces four bytes.
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(idx(4) + bytes(100_000_000), 1))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"bomb\.gz: expected 4 bytes after the header, got more"):
+        read_idx(path, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+def test_memory_grows_with_the_file_not_with_its_header(tmp_path):
+    path = tmp_path / "liar"
+    path.write_bytes(struct.pack(">2I", 0x0801, idx_module.MOST) + b"few")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="expected 256000000 bytes after the header, got 3"):
+        read_idx(path, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8_000_000

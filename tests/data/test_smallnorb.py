@@ -174,7 +174,7 @@ def test_unknown_viewpoint(norb):
 def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path))
     monkeypatch.setattr("torchcaps.data._files._cache", lambda: tmp_path / "cache")
-    with pytest.raises(DataError, match=r"testing-cat\.mat\.gz: expected it in .*fetch it from https.*TORCHCAPS_DATA"):
+    with pytest.raises(DataError, match=r"testing-cat\.mat\.gz: expected it in .*get it from https.*TORCHCAPS_DATA"):
         load_data("smallnorb", "test")
 
 

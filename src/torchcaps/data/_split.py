@@ -41,6 +41,14 @@ def stratified_counts(labels: Tensor, size: int, num_classes: int) -> list[int]:
     return counts.tolist()
 
 
+def choose_part(labels: Tensor, split: str, val_size: int, num_classes: int, seed: int) -> Tensor | slice:
+    """Where `train`, `val` (`val_size` of them, in the proportions of the classes) or all of the labels [N] lie."""
+    if split not in ("train", "val"):
+        return slice(None)
+    held_out = draw_per_class(labels, stratified_counts(labels, val_size, num_classes), seed)
+    return held_out if split == "val" else others(held_out, len(labels))
+
+
 def others(chosen: Tensor, total: int) -> Tensor:
     """The places from 0 to total - 1 that were not chosen, in rising order."""
     left = torch.ones(total, dtype=torch.bool)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchcaps._registry import Registry, check_options, nearest
+from torchcaps.data._files import Source
 from torchcaps.data.image_data import ImageData
 from torchcaps.errors import ConfigError, UnknownNameError
 
@@ -19,6 +20,7 @@ class Dataset:
     """A data set that can be asked for by name.
 
     `load(split, **options)` gives one part as ImageData; its keyword arguments are the options of the data set.
+    `sources` are the forms in which it is distributed, the preferred one first; empty for what has no files of its own.
     """
 
     description: str
@@ -26,6 +28,7 @@ class Dataset:
     licence: str
     load: Callable[..., ImageData]
     splits: tuple[str, ...] = SPLITS
+    sources: tuple[Source, ...] = ()
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -42,7 +45,7 @@ def list_data(pattern: str = "*") -> list[str]:
     """The names of the data sets that match a shell pattern.
 
     >>> list_data("*mnist")
-    ['fashion_mnist', 'mnist']
+    ['emnist', 'fashion_mnist', 'kmnist', 'mnist']
     """
     return DATASETS.names(pattern)
 

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import io
 import math
 import struct
-import zlib
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from torchcaps.data._bounded import Readable, opened, take
 from torchcaps.errors import DataError
 
 # Two zero bytes, 8 for unsigned bytes, then the number of axes.
 _MAGIC = 0x0800
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's contents, unpacked if it is gzipped, whatever its name."""
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        return gzip.decompress(path.read_bytes()) if zipped else path.read_bytes()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: expected a whole gzip file, got a damaged one ({error}); fetch it again") from None
-    except OSError as error:
-        raise DataError(f"{path}: expected a file that can be read, got {error.strerror}") from None
+# The largest file of this kind that a data set here has is EMNIST's, 188 MB; more is taken for an attack or a mistake.
+MOST = 256_000_000
 
 
 def read_idx(path: Path, axes: int, sha256: str | None = None) -> Tensor:
     """The bytes of an idx file with this many axes, as a uint8 tensor; `sha256` is of the unpacked contents."""
-    content = read_bytes(path)
+    with opened(path) as file:
+        head, body, sizes = _parse(file, axes, str(path))
     if sha256 is not None:
-        got = hashlib.sha256(content).hexdigest()
+        digest = hashlib.sha256(head)
+        digest.update(body)
+        got = digest.hexdigest()
         if got != sha256:
             raise DataError(
                 f"{path}: expected contents with sha256 {sha256[:12]}..., got {got[:12]}... "
-                f"({len(content)} bytes, damaged or another file); remove it and fetch it again"
+                f"({len(head) + len(body)} bytes, damaged or another file); remove it and fetch it again"
             )
-    return parse_idx(content, axes, str(path))
+    return torch.frombuffer(body, dtype=torch.uint8).view(sizes)
 
 
 def parse_idx(content: bytes, axes: int, origin: str) -> Tensor:
@@ -49,17 +42,29 @@ def parse_idx(content: bytes, axes: int, origin: str) -> Tensor:
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 5, 7]), 1, "example")
     tensor([5, 7], dtype=torch.uint8)
     """
-    head = 4 + 4 * axes
-    if len(content) < head:
-        raise DataError(f"{origin}: expected an idx file, got {len(content)} bytes (truncated); fetch it again")
-    magic, *sizes = struct.unpack_from(f">{1 + axes}I", content)
+    _, body, sizes = _parse(io.BytesIO(content), axes, origin)
+    return torch.frombuffer(body, dtype=torch.uint8).view(sizes)
+
+
+def _parse(file: Readable, axes: int, origin: str) -> tuple[bytearray, bytearray, list[int]]:
+    head = take(file, 4 + 4 * axes)
+    if len(head) < 4 + 4 * axes:
+        raise DataError(f"{origin}: expected an idx file, got {len(head)} bytes (truncated); fetch it again")
+    magic, *sizes = struct.unpack(f">{1 + axes}I", head)
     if magic != _MAGIC + axes:
         raise DataError(
             f"{origin}: expected an idx file of bytes with {axes} axes (magic {_MAGIC + axes:#010x}), got {magic:#010x}"
         )
-    if len(content) - head != math.prod(sizes):
+    wanted = math.prod(sizes)
+    if wanted == 0:
+        raise DataError(f"{origin}: expected an idx file that is not empty, got sizes {sizes}; fetch it again")
+    if wanted > MOST:
+        raise DataError(f"{origin}: expected at most {MOST:,} bytes, got a header that announces {wanted:,} (damaged)")
+    # One byte more than announced, to notice what should not be there; a packed file is never unpacked beyond that.
+    body = take(file, wanted + 1)
+    if len(body) != wanted:
+        got = f"{len(body)}" if len(body) < wanted else "more"
         raise DataError(
-            f"{origin}: expected {math.prod(sizes)} bytes after the header, got {len(content) - head} "
-            f"(truncated or damaged); fetch it again"
+            f"{origin}: expected {wanted} bytes after the header, got {got} (truncated or damaged); fetch it again"
         )
-    return torch.frombuffer(bytearray(memoryview(content)[head:]), dtype=torch.uint8).view(sizes)
+    return head, body, sizes

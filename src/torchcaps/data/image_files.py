@@ -32,7 +32,7 @@ def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: b
     channels, height, width = image_shape
     if channels not in (1, 3):
         raise ConfigError(f"image_shape: expected 1 or 3 channels for an image file, got {image_shape}")
-    with _opened(Path(path)) as opened:
+    with opened_image(Path(path)) as opened:
         image = _plain(ImageOps.exif_transpose(opened), "L" if channels == 1 else "RGB", Path(path))
     pixels = np.asarray(_fit(image, height, width)).reshape(height, width, channels)
     pixels = 255 - pixels if invert else pixels
@@ -41,7 +41,7 @@ def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: b
 
 def probe_image(path: Path) -> tuple[int, int, int]:
     """Channels (1 or 3), height and width of an image file, from its header alone."""
-    with _opened(path) as image:
+    with opened_image(path) as image:
         turned = image.getexif().get(_ORIENTATION_TAG, 1) >= 5
         grey = image.mode in _GREY_MODES or (image.mode == "P" and _grey_palette(image))
         width, height = image.size
@@ -49,7 +49,8 @@ def probe_image(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
+def opened_image(path: Path) -> Iterator[Image.Image]:
+    """An image file, open; too large a picture, or one that fails while it is used, is a DataError."""
     try:
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:

@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data._files import DataFile, at_hand, obtain
-from torchcaps.data._split import draw_per_class, others, stratified_counts
+from torchcaps.data._files import DataFile, Package, Source, at_hand, obtain
+from torchcaps.data._packages import DEBIAN_FASHION_MNIST, MNIST_WHEEL
+from torchcaps.data._split import choose_part
 from torchcaps.data.datasets import DATASETS, Dataset
 from torchcaps.data.idx import read_idx
 from torchcaps.data.image_data import ImageData
@@ -32,6 +33,19 @@ class IdxSet:
     class_names: tuple[str, ...]
     train: tuple[DataFile, DataFile]
     test: tuple[DataFile, DataFile]
+    home: str = ""
+    packages: tuple[Package, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        """Where its files lie and come from."""
+        files = (*self.train, *self.test)
+        return Source(self.folder, files, check_idx, self.home, self.mirrors, packages=self.packages)
+
+
+def check_idx(path: Path, file: DataFile) -> Tensor:
+    """Read an idx file whole: the images of a part, or its labels, as its name says."""
+    return read_idx(path, 3 if "images" in file.name else 1, file.content_sha256 or None)
 
 
 MNIST = IdxSet(
@@ -42,6 +56,8 @@ MNIST = IdxSet(
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
     class_names=tuple("0123456789"),
+    home="http://yann.lecun.com/exdb/mnist/",
+    packages=(MNIST_WHEEL,),
     train=(
         DataFile(
             "train-images-idx3-ubyte.gz",
@@ -87,6 +103,8 @@ FASHION_MNIST = IdxSet(
         "bag",
         "ankle boot",
     ),
+    home="https://github.com/zalandoresearch/fashion-mnist",
+    packages=(DEBIAN_FASHION_MNIST,),
     train=(
         DataFile(
             "train-images-idx3-ubyte.gz",
@@ -120,31 +138,32 @@ def read_part(source: IdxSet, part: str, folders: Sequence[Path] | None = None) 
     Without `folders` the files are looked for where the user keeps data, and downloaded if they are not there.
     """
     tensors, path = [], Path()
-    for file, axes in zip(source.test if part == "test" else source.train, (3, 1), strict=True):
-        found = at_hand(file.name, folders) if folders else obtain(file, source.folder, source.mirrors)
+    for file in source.test if part == "test" else source.train:
+        found = at_hand(file.name, folders) if folders else obtain(file, source.source)
         if found is None:
             raise DataError(f"{file.name}: expected it in {' or '.join(map(str, folders or ()))}, got no such file")
-        tensors.append(read_idx(found, axes, file.content_sha256))
+        tensors.append(check_idx(found, file))
         path = found
     images, labels = tensors
+    check_counts(path, images, labels)
+    return images, labels, str(path.parent)
+
+
+def check_counts(path: Path, images: Tensor, labels: Tensor) -> None:
+    """Raise unless there is one label for each image; `path` is the file of the labels."""
     if len(images) != len(labels):
         raise DataError(
             f"{path}: expected {len(images)} labels, one for each image, got {len(labels)}; fetch both files again"
         )
-    return images, labels, str(path.parent)
 
 
 def load_idx_set(source: IdxSet, split: str, val_size: int) -> ImageData:
     """One part of a data set of four idx files."""
     images, labels, origin = read_part(source, "test" if split == "test" else "train")
     labels = labels.to(torch.int64)  # [N]
+    places = choose_part(labels, split, val_size, len(source.class_names), _SEED)
     images = images.unsqueeze(1)  # [N, 1, H, W]
-    if split in ("train", "val"):
-        counts = stratified_counts(labels, val_size, len(source.class_names))
-        held_out = draw_per_class(labels, counts, _SEED)
-        places = held_out if split == "val" else others(held_out, len(labels))
-        images, labels = images[places], labels[places]
-    return ImageData(source.name, split, images, labels, source.class_names, origin)
+    return ImageData(source.name, split, images[places], labels[places], source.class_names, origin)
 
 
 def load_mnist(split: str, *, val_size: int = 5000) -> ImageData:
@@ -164,6 +183,7 @@ DATASETS.add(
         source="Yann LeCun, Corinna Cortes, Christopher Burges: The MNIST database of handwritten digits",
         licence="CC BY-SA 3.0",
         load=load_mnist,
+        sources=(MNIST.source,),
     ),
 )
 DATASETS.add(
@@ -173,5 +193,6 @@ DATASETS.add(
         source="Han Xiao, Kashif Rasul, Roland Vollgraf 2017: Fashion-MNIST (Zalando Research)",
         licence="MIT",
         load=load_fashion_mnist,
+        sources=(FASHION_MNIST.source,),
     ),
 )

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data._files import at_hand, data_folders
+from torchcaps.data._files import DataFile, Source, obtain
 from torchcaps.data._matrix import matrix_chunks, read_matrix
 from torchcaps.data._split import draw_per_class, others
 from torchcaps.data.datasets import DATASETS, SPLITS, Dataset
@@ -37,7 +37,15 @@ _STEMS = {
     "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
     "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
 }
-_HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
+_MIRRORS = ("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/", "https://cs.nyu.edu/~yann/data/norb-v1.0-small/")
+_SHA256 = {
+    ("train", "dat"): "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
+    ("train", "cat"): "2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
+    ("train", "info"): "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",
+    ("test", "dat"): "cf7104eed3e51174d2f65b66d1e5878b9da233b886f161b0d88f4510ba2c7474",
+    ("test", "cat"): "ecaf6d5bb8c3bc5eab9cf0258f6d2198dd474e016e374836fc097f2e5ff509ff",
+    ("test", "info"): "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
+}
 _INFO = ("instance", "elevation", "azimuth", "lighting")
 _SIDE = 96
 _SEED = 2004
@@ -97,16 +105,24 @@ def _check_options(split: str, image_size: int, val: str, viewpoint: str | None)
         raise ConfigError(f"viewpoint: expected one of {', '.join(FAMILIAR)} for the split '{split}', got None")
 
 
+def check_norb(path: Path, file: DataFile) -> None:
+    """Read a matrix whole, chunk by chunk: images, classes or viewpoints, as its name says."""
+    dtype, axes = ("u1", 4) if "-dat" in file.name else ("<i4", 2 if "-info" in file.name else 1)
+    for _ in matrix_chunks(path, dtype, axes, rows=512):
+        pass
+
+
+SOURCE = Source(
+    folder="smallnorb",
+    files=tuple(DataFile(f"{_STEMS[part]}-{kind}.mat.gz", sha256) for (part, kind), sha256 in _SHA256.items()),
+    check=check_norb,
+    home=_MIRRORS[0],
+    mirrors=_MIRRORS,
+)
+
+
 def _find(part: str, kind: str) -> Path:
-    name = f"{_STEMS[part]}-{kind}.mat"
-    folders = data_folders("smallnorb")
-    found = at_hand(name, folders)
-    if found is None:
-        raise DataError(
-            f"{name}.gz: expected it in {' or '.join(map(str, folders))}, got no such file; fetch it from {_HOME} "
-            f"and set TORCHCAPS_DATA to the folder that holds smallnorb/"
-        )
-    return found
+    return obtain(SOURCE.files[list(_SHA256).index((part, kind))], SOURCE)
 
 
 def _read_labels(part: str) -> tuple[str, Tensor, dict[str, Tensor]]:
@@ -156,6 +172,7 @@ DATASETS.add(
         source="Yann LeCun, Fu Jie Huang, Leon Bottou 2004: the small NORB dataset",
         licence="research use only",
         load=load_smallnorb,
+        sources=(SOURCE,),
         splits=(*SPLITS, "familiar", "novel"),
     ),
 )
