@@ -1,0 +1,49 @@
+"""`torchcaps data show`: what is in a part of a data set, in numbers and as a contact sheet."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchcaps.cli._words import read_options
+from torchcaps.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torchcaps.cli._output import Output
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def run(args: Namespace, out: Output) -> int:
+    """Count a part, draw some of its images, and say where the picture is."""
+    if not args.words or "=" in args.words[0]:
+        raise ConfigError("data show: expected the name of a data set, got none; `torchcaps data` lists them")
+    name = args.words[0]
+    path = Path(args.out) if args.out is not None else Path(f"{Path(name).name}-{args.split}.png")
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"--out: expected a file that ends in {', '.join(SUFFIXES)}, got '{path}'")
+    from torchcaps import viz
+    from torchcaps.data import describe, load_data
+
+    data = load_data(name, args.split, **read_options(args.words[1:]))
+    summary = describe(data)
+    figure = viz.contact_sheet(data.images, data.labels, data.class_names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    out.document({**summary, "picture": path})
+    channels, height, width = summary["image_shape"]
+    pixels = summary["pixels"]
+    out.say(f"{summary['name']}, {summary['split']}: {summary['images']:,} images", style="bold")
+    out.facts(
+        {
+            "size": f"{height}x{width}, {channels} channel{'s' if channels > 1 else ''}",
+            "pixels": f"{pixels['min']} to {pixels['max']}, mean {pixels['mean']}",
+            "memory": f"{summary['megabytes']} MB",
+            "origin": summary["origin"],
+            **{name: f"{values[0]} to {values[-1]}" for name, values in summary["meta"].items() if values},
+        }
+    )
+    out.table(("class", "images"), list(summary["classes"].items()))
+    out.say(str(path))
+    return 0
