@@ -173,11 +173,11 @@ def bomb(path, width: int, height: int):
     return path
 
 
-@pytest.mark.parametrize("side", [9_300, 10_000, 100_000])
+@pytest.mark.parametrize("side", [2_000, 9_300, 10_000, 100_000])
 def test_image_bombs_are_refused(tmp_path, side):
     path = bomb(tmp_path / "bomb.png", side, side)
     for run in (lambda: read_image(path, (1, 8, 8)), lambda: probe_image(path)):
-        with pytest.raises(DataError, match=r"bomb\.png: expected an image of at most 80,000,000 pixels, got a larger"):
+        with pytest.raises(DataError, match=r"bomb\.png: expected an image of at most 80,000,000 pixels, .*got more"):
             run()
 
 

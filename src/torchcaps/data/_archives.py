@@ -36,8 +36,10 @@ def unpack(archive: Path, wanted: Mapping[str, tuple[str, int]], target: Path) -
         try:
             _extract(archive, wanted, place)
         except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            # tarfile tells in further lines of every kind of archive that this is not.
+            reason = str(error).partition("\n")[0].removesuffix(":")
             raise DataError(
-                f"{archive}: expected a whole archive, got a damaged one ({error}); remove it and fetch it again"
+                f"{archive}: expected a whole archive, got a damaged one ({reason}); remove it and fetch it again"
             ) from None
         # zipfile: encrypted members and unknown ways of packing; both: what a broken header leads to.
         except (OSError, RuntimeError, NotImplementedError, ValueError, OverflowError) as error:

@@ -86,12 +86,20 @@ class _Inflated:
         self._zlib = zlib.decompressobj()
 
     def read(self, size: int, /) -> bytes:
-        while not self._zlib.eof:
-            chunk = self._zlib.unconsumed_tail or self._packed.read(CHUNK)
-            out = self._zlib.decompress(chunk, size)
-            if out or not chunk:
-                return out
+        try:
+            while not self._zlib.eof:
+                chunk = self._zlib.unconsumed_tail or self._packed.read(CHUNK)
+                out = self._zlib.decompress(chunk, size)
+                if out or not chunk:
+                    return out
+        except zlib.error as error:
+            raise _DamageError(str(error)) from None
         return b""
+
+    def finish(self) -> None:
+        """Raise unless this is the end: only there the checksum of the packed bytes is compared."""
+        if self.read(1) or not self._zlib.eof:
+            raise _DamageError("a compressed element of another size than announced")
 
 
 def read_mat(path: Path, names: Collection[str], most: int) -> dict[str, Any]:
@@ -106,7 +114,7 @@ def read_mat(path: Path, names: Collection[str], most: int) -> dict[str, Any]:
             if name not in found:
                 raise _DamageError(f"no variable '{name}'")
         return found
-    except (_DamageError, zlib.error, UnicodeDecodeError, struct.error) as error:
+    except (_DamageError, UnicodeDecodeError, struct.error) as error:
         raise DataError(
             f"{path}: expected a MATLAB file with {', '.join(names)}, got {error} (damaged, or another file); "
             f"fetch it again"
@@ -124,15 +132,17 @@ def _read_variables(file: BinaryIO, names: Collection[str], most: int) -> dict[s
     while len(tag := take(file, 8)) == 8 and len(found) < len(names):
         kind, size = struct.unpack(f"{order}2I", tag)
         element = _Element(file, size, order)
-        content: _Element | None = element if kind == _MATRIX else None
-        if kind == _COMPRESSED:
-            inside = _Inflated(element)
-            kind, unpacked = struct.unpack(f"{order}2I", take(inside, 8))
-            content = _Element(inside, unpacked, order) if kind == _MATRIX else None
-        if content is not None:
-            name, value = _read_array(content, most, names)
-            if name in names and value is not None:
-                found[name] = value
+        inside = _Inflated(element) if kind == _COMPRESSED else None
+        content = element
+        if inside is not None:
+            kind, size = struct.unpack(f"{order}2I", take(inside, 8))
+            content = _Element(inside, size, order)
+        name, value = _read_array(content, most, names) if kind == _MATRIX else ("", None)
+        if name in names and value is not None:
+            found[name] = value
+            content.skip(content.left)
+            if inside is not None:
+                inside.finish()
         element.skip(element.left)
     return found
 

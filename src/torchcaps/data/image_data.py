@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,25 @@ class ImageData:
             class_names=tuple(map(str, range(count) if class_names is None else class_names)),
             origin="arrays handed in",
         )
+
+    @classmethod
+    def from_hub(
+        cls, dataset: Any, *, image: str = "image", label: str = "label", name: str = "hub", split: str = "train"
+    ) -> ImageData:
+        """One split of a Hugging Face data set: pictures in the column `image`, class numbers in the column `label`.
+
+        Anything does whose rows are mappings of that kind; pictures are Pillow's, or bytes [H, W] or [H, W, 3], all of
+        one size. `features` name the classes where there are any.
+
+        >>> rows = [{"image": np.zeros((8, 8), np.uint8), "label": n % 2} for n in range(4)]
+        >>> ImageData.from_hub(rows).image_shape
+        (1, 8, 8)
+        """
+        from torchcaps.data.hub import hub_arrays
+
+        images, numbers, class_names = hub_arrays(dataset, image, label)
+        data = cls.from_arrays(images, numbers, class_names=class_names, name=name, split=split)
+        return replace(data, origin="a Hugging Face data set handed in")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -18,6 +18,8 @@ SUFFIXES = frozenset(
 )
 # More pixels than this are taken for an attack or a mistake, not for a picture.
 MAX_PIXELS = 80_000_000
+# Nor is a large picture that takes next to no bytes: a few kB of it would fill hundreds of MB.
+LARGE, MAX_PER_BYTE = 2_000_000, 2_000
 _GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 _ORIENTATION_TAG = 0x0112
 
@@ -53,7 +55,8 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
     """An image file, open; too large a picture, or one that fails while it is used, is a DataError."""
     try:
         with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
+            size = image.width * image.height
+            if size > MAX_PIXELS or (size > LARGE and size > MAX_PER_BYTE * path.stat().st_size):
                 raise Image.DecompressionBombError
             yield image
     except DataError:
@@ -62,7 +65,8 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
         raise DataError(f"{path}: expected an image file, got no such file") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(
-            f"{path}: expected an image of at most {MAX_PIXELS:,} pixels, got a larger one; scale it down"
+            f"{path}: expected an image of at most {MAX_PIXELS:,} pixels, {MAX_PER_BYTE:,} for each byte of the file, "
+            f"got more; scale it down"
         ) from None
     # Damaged files make Pillow's decoders fail in ways too many to list.
     except Exception as error:
@@ -71,7 +75,7 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
 
 def _plain(image: Image.Image, mode: str, path: Path) -> Image.Image:
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
             raise DataError(f"{path}: expected 8 or 16 bits per channel, got values beyond 65535; convert it to PNG")
         image = Image.fromarray((values // 257).astype(np.uint8))
@@ -97,8 +101,17 @@ def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
 
 
 def _border_colour(image: Image.Image) -> int | tuple[int, ...]:
-    pixels = np.atleast_3d(np.asarray(image))  # [H, W, C]
-    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])  # [n, C]
+    right, bottom = image.width - 1, image.height - 1
+    # Cut out one by one: the whole of a large picture would be copied for its edges.
+    edges = [
+        (0, 0, right + 1, 1),
+        (0, bottom, right + 1, bottom + 1),
+        (0, 0, 1, bottom + 1),
+        (right, 0, right + 1, bottom + 1),
+    ]
+    border = np.concatenate(
+        [np.asarray(image.crop(edge)).reshape(-1, len(image.getbands())) for edge in edges]
+    )  # [n, C]
     colour = tuple(int(value) for value in np.median(border, axis=0))
     return colour if len(colour) == 3 else colour[0]
 

@@ -1,0 +1,175 @@
+import struct
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formats import mat, pixels
+from torchcaps.data._mat import read_mat
+from torchcaps.errors import DataError
+
+VALUES = {
+    "X": pixels(4, 5, 3, 2),
+    "words": "some text",
+    "y": np.array([[10.0], [3.5]]),
+    "small": np.array([[7]], np.uint8),
+    "data": {"text": "words", "image": pixels(6, 3), "inner": {"deep": np.arange(6, dtype=np.int32).reshape(2, 3)}},
+}
+NAMES = ("X", "y", "small", "data")
+MOST = 1_000_000
+
+
+def read(tmp_path: Path, content: bytes, names=NAMES, most=MOST) -> dict:
+    path = tmp_path / "file.mat"
+    path.write_bytes(content)
+    return read_mat(path, names, most)
+
+
+def check(found: dict) -> None:
+    for name in ("X", "y", "small"):
+        assert np.array_equal(found[name], VALUES[name])
+        assert found[name].shape == VALUES[name].shape
+    assert np.array_equal(found["data"]["image"], VALUES["data"]["image"])
+    assert np.array_equal(found["data"]["inner"]["deep"], VALUES["data"]["inner"]["deep"])
+    assert found["data"]["text"] is None
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_arrays_and_structs(tmp_path, packed, order):
+    check(read(tmp_path, mat(VALUES, packed=packed, order=order)))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_what_scipy_writes(tmp_path, packed):
+    scipy_io = pytest.importorskip("scipy.io")
+    cells = np.array([[1, "two"]], dtype=object)
+    scipy_io.savemat(tmp_path / "theirs.mat", {"cells": cells, **VALUES}, do_compression=packed)
+    check(read_mat(tmp_path / "theirs.mat", NAMES, MOST))
+
+
+def test_our_writer_is_right(tmp_path):
+    scipy_io = pytest.importorskip("scipy.io")
+    (tmp_path / "ours.mat").write_bytes(mat(VALUES))
+    found = scipy_io.loadmat(tmp_path / "ours.mat")
+    assert np.array_equal(found["X"], VALUES["X"])
+    assert np.array_equal(found["data"]["image"][0, 0], VALUES["data"]["image"])
+
+
+def test_only_what_is_asked_for(tmp_path):
+    assert list(read(tmp_path, mat(VALUES), ("small",))) == ["small"]
+
+
+def test_a_variable_is_missing(tmp_path):
+    with pytest.raises(
+        DataError, match=r"file\.mat: expected a MATLAB file with z, got no variable 'z' .*fetch it again"
+    ):
+        read(tmp_path, mat(VALUES), ("z",))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_every_cut_is_noticed(tmp_path, packed):
+    content = mat({"X": pixels(4, 5), "y": np.array([[1.0]])}, packed=packed)
+    for size in range(0, len(content) - 8, 7):
+        with pytest.raises(DataError, match=r"file\.mat: expected a MATLAB file"):
+            read(tmp_path, content[:size], ("X", "y"))
+
+
+def other_field() -> bytes:
+    """A struct whose field is not an array."""
+    content = bytearray(mat({"X": {"a": pixels(4, 5)}}, packed=False))
+    content[content.rindex(b"\x0e\0\0\0")] = 13
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no version 5 header"),
+        (bytes(200), "no version 5 header"),
+        (b"MATLAB 7.3 MAT-file".ljust(126) + b"IM", "version 7.3; save it with -v7"),
+        (other_field(), "an element of type 13 in the place of the field 'a'"),
+    ],
+)
+def test_other_files(tmp_path, content, reason):
+    with pytest.raises(DataError, match=f"got .*{reason}"):
+        read(tmp_path, content, ("X",))
+
+
+def broken(offset: int, value: int) -> bytes:
+    """A file with one uint8 array of 4 x 5, and one number in it replaced."""
+    content = bytearray(mat({"X": pixels(4, 5)}, packed=False))
+    struct.pack_into("<I", content, 128 + offset, value)
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (broken(12, 100)[:160], r"a part of|of .* bytes \(truncated\)"),
+        (broken(8, 9), "an element of type 9 with 8 bytes in the head of an array"),
+        (broken(12, 100_000), "an element of 100,000 bytes where .* are left"),
+        (broken(8, 0x00090006), "a short element of more than four bytes"),
+        (broken(8, 0x00040006), "4 bytes of flags"),
+        (broken(32, 0xFFFFFFFF), r"an array of sizes \[-1, 5\]"),
+        (broken(32, 400), r"20 bytes for an array of sizes \[400, 5\], which takes 2,000"),
+        (broken(48, 77), "values of type 77"),
+        (mat({"X": {"a" * 31: {"b": {"c": {"d": {"e": pixels(2, 2)}}}}}}), "structs of sizes"),
+    ],
+)
+def test_damage_is_named(tmp_path, content, reason):
+    with pytest.raises(DataError, match=rf"file\.mat: .*({reason})"):
+        read(tmp_path, content, ("X",))
+
+
+def test_struct_names_that_do_not_fit(tmp_path):
+    content = mat({"X": {"a": pixels(2, 2)}}, packed=False).replace(
+        struct.pack("<2I", 4 << 16 | 5, 32), struct.pack("<2I", 4 << 16 | 5, 31)
+    )
+    with pytest.raises(DataError, match="32 bytes of field names of 31"):
+        read(tmp_path, content, ("X",))
+
+
+def bomb(size: int) -> bytes:
+    """A column of that many zeros, packed; larger than its file by three orders."""
+    content = mat({"X": np.zeros((size, 1), np.uint8)})
+    assert len(content) < size / 500
+    return content
+
+
+def test_sizes_are_bounded_before_memory_is_taken(tmp_path):
+    content = bomb(100_000_000)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="an array of 100,000,000 bytes where at most 1,000,000 were expected"):
+        read(tmp_path, content, ("X",))
+    with pytest.raises(DataError, match="no variable 'z'"):
+        read(tmp_path, content, ("z",))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+def test_packed_bytes_that_are_damaged(tmp_path):
+    content = bytearray(mat({"X": pixels(40, 5)}))
+    for place in range(128 + 8, len(content), 5):
+        content[place] ^= 0xFF
+        with pytest.raises(DataError, match=r"file\.mat: expected a MATLAB file with X, got"):
+            read(tmp_path, bytes(content), ("X",))
+        content[place] ^= 0xFF
+    longer = zlib.compress(zlib.decompress(content[136:]) + b"more")
+    with pytest.raises(DataError, match="a compressed element of another size than announced"):
+        read(tmp_path, bytes(content[:128]) + struct.pack("<2I", 15, len(longer)) + longer, ("X",))
+    short = zlib.compress(b"few")
+    head = mat({})
+    with pytest.raises(DataError, match=r"file\.mat: expected a MATLAB file with X, got"):
+        read(tmp_path, head + struct.pack("<2I", 15, len(short)) + short, ("X",))
+
+
+def test_complex_numbers_and_empty_arrays_are_passed_over(tmp_path):
+    content = bytearray(mat({"X": pixels(4, 5), "y": np.array([[1.0, 2.0]])}, packed=False))
+    content[128 + 17] |= 0x08
+    assert list(read(tmp_path, bytes(content), ("y",))) == ["y"]
+    with pytest.raises(DataError, match="no variable 'X'"):
+        read(tmp_path, bytes(content), ("X",))
