@@ -108,7 +108,8 @@ def broken(offset: int, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (broken(12, 100)[:160], r"a part of|of .* bytes \(truncated\)"),
+        (broken(12, 8)[:140], r"4 of 8 bytes \(truncated\)"),
+        (broken(4, 4), "a part of 8 bytes where 4 are left"),
         (broken(8, 9), "an element of type 9 with 8 bytes in the head of an array"),
         (broken(12, 100_000), "an element of 100,000 bytes where .* are left"),
         (broken(8, 0x00090006), "a short element of more than four bytes"),
@@ -116,6 +117,7 @@ def broken(offset: int, value: int) -> bytes:
         (broken(32, 0xFFFFFFFF), r"an array of sizes \[-1, 5\]"),
         (broken(32, 400), r"20 bytes for an array of sizes \[400, 5\], which takes 2,000"),
         (broken(48, 77), "values of type 77"),
+        (broken(24, 0x00030005), "3 bytes of sizes"),
         (mat({"X": {"a" * 31: {"b": {"c": {"d": {"e": pixels(2, 2)}}}}}}), "structs of sizes"),
     ],
 )

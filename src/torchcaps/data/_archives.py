@@ -41,10 +41,10 @@ def unpack(archive: Path, wanted: Mapping[str, tuple[str, int]], target: Path) -
             raise DataError(
                 f"{archive}: expected a whole archive, got a damaged one ({reason}); remove it and fetch it again"
             ) from None
-        # zipfile: encrypted members and unknown ways of packing; both: what a broken header leads to.
-        except (OSError, RuntimeError, NotImplementedError, ValueError, OverflowError) as error:
-            if isinstance(error, DataError):
-                raise
+        except DataError:
+            raise
+        # Encrypted members, unknown ways of packing, and damaged headers in ways too many to list.
+        except Exception as error:
             raise DataError(
                 f"{archive}: expected an archive that can be unpacked, got {error}; remove it and fetch it again"
             ) from None

@@ -156,7 +156,10 @@ def _read_array(part: _Element, most: int, names: Collection[str] | None, depth:
         raise _DamageError(f"{len(flags)} bytes of flags")
     (word, _) = struct.unpack(f"{part.order}2I", flags)
     kind, is_complex = word & 0xFF, bool(word & 0x800)
-    sizes = np.frombuffer(part.small_part((5,)), f"{part.order}i4").tolist()
+    axes = part.small_part((5,))
+    if len(axes) % 4:
+        raise _DamageError(f"{len(axes)} bytes of sizes")
+    sizes = np.frombuffer(axes, f"{part.order}i4").tolist()
     if not 2 <= len(sizes) <= _MOST_AXES or min(sizes) < 0:
         raise _DamageError(f"an array of sizes {sizes}")
     name = part.small_part((1,)).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,11 +51,23 @@ def probe_image(path: Path) -> tuple[int, int, int]:
     return 1 if grey else 3, *((width, height) if turned else (height, width))
 
 
+class _Clipped(io.BufferedReader):
+    """A file that is never asked for more than it holds: what a damaged length asks for would be set aside first."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = path.stat().st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, self._size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+
 @contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
     """An image file, open; too large a picture, or one that fails while it is used, is a DataError."""
     try:
-        with Image.open(path) as image:
+        with _Clipped(path) as file, Image.open(file) as image:
             size = image.width * image.height
             if size > MAX_PIXELS or (size > LARGE and size > MAX_PER_BYTE * path.stat().st_size):
                 raise Image.DecompressionBombError

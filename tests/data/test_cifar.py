@@ -1,0 +1,158 @@
+import hashlib
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from formats import cifar_binary, pixels, python2_batch, tar_of
+from torchcaps.data import load_data
+from torchcaps.data._cifar_names import COARSE, FINE
+from torchcaps.errors import ConfigError, DataError
+
+LABELS = [place % 10 for place in range(20)]
+FINE_LABELS = [place * 7 % 100 for place in range(20)]
+COARSE_LABELS = [place % 20 for place in range(20)]
+
+
+def batch(number: int) -> np.ndarray:
+    return pixels(20, 3, 32, 32, seed=number)
+
+
+def write_cifar10(own_data, form: str, numbers=(1, 2, 3, 4, 5)) -> None:
+    folder = own_data / f"cifar-10-batches-{form}"
+    folder.mkdir(exist_ok=True)
+    names = {f"data_batch_{number}": number for number in numbers} | {"test_batch": 9}
+    for name, number in names.items():
+        if form == "bin":
+            (folder / f"{name}.bin").write_bytes(cifar_binary(batch(number), LABELS))
+        else:
+            (folder / name).write_bytes(python2_batch(batch(number), {"labels": LABELS}))
+
+
+def write_cifar100(own_data, form: str) -> None:
+    folder = own_data / f"cifar-100-{form}"
+    folder.mkdir()
+    for name, number in (("train", 1), ("test", 9)):
+        if form == "binary":
+            (folder / f"{name}.bin").write_bytes(cifar_binary(batch(number), COARSE_LABELS, FINE_LABELS))
+        else:
+            labels = {"fine_labels": FINE_LABELS, "coarse_labels": COARSE_LABELS}
+            (folder / name).write_bytes(python2_batch(batch(number), labels))
+
+
+@pytest.mark.parametrize("form", ["bin", "py"])
+def test_cifar10_in_both_forms(own_data, form):
+    write_cifar10(own_data, form)
+    everything = load_data("cifar10", "train+val")
+    assert torch.equal(everything.images, torch.from_numpy(np.concatenate([batch(k) for k in (1, 2, 3, 4, 5)])))
+    assert everything.labels.tolist() == LABELS * 5
+    assert everything.origin == str(own_data / f"cifar-10-batches-{form}")
+    test = load_data("cifar10", "test")
+    assert torch.equal(test.images, torch.from_numpy(batch(9)))
+    assert test.class_names[6] == "frog"
+    train, val = (load_data("cifar10", split, val_size=20) for split in ("train", "val"))
+    assert (len(train), len(val)) == (80, 20)
+    assert val.labels.bincount().tolist() == [2] * 10
+
+
+@pytest.mark.parametrize("form", ["binary", "python"])
+def test_cifar100_in_both_forms(own_data, form):
+    write_cifar100(own_data, form)
+    fine, coarse = (load_data("cifar100", "test", labels=labels) for labels in ("fine", "coarse"))
+    assert fine.labels.tolist() == FINE_LABELS
+    assert coarse.labels.tolist() == COARSE_LABELS
+    assert (fine.num_classes, coarse.num_classes) == (100, 20)
+    assert torch.equal(fine.images, torch.from_numpy(batch(9)))
+    with pytest.raises(ConfigError, match="labels: expected fine or coarse, got 'both'"):
+        load_data("cifar100", "test", labels="both")
+
+
+def test_names_are_all_there_and_in_order():
+    assert (len(FINE), len(COARSE)) == (100, 20)
+    assert list(FINE) == sorted(FINE)
+    assert list(COARSE) == sorted(COARSE)
+
+
+def test_what_is_there_is_taken_and_what_is_not_is_said(own_data):
+    write_cifar10(own_data, "bin", (1, 2))
+    words = r"without data_batch_3\.bin, data_batch_4\.bin, data_batch_5\.bin"
+    with pytest.warns(UserWarning, match=f"cifar10: {words}, which are not at hand; `torchcaps data fetch cifar10`"):
+        data = load_data("cifar10", "train+val")
+    assert len(data) == 40
+    assert data.origin.endswith("(without data_batch_3.bin, data_batch_4.bin, data_batch_5.bin)")
+
+
+def test_the_more_complete_form_is_taken(own_data):
+    write_cifar10(own_data, "bin", (1, 2))
+    write_cifar10(own_data, "py")
+    assert load_data("cifar10", "train+val").origin.endswith("cifar-10-batches-py")
+
+
+def test_the_cache_makes_up_for_what_is_missing(own_data):
+    write_cifar10(own_data, "bin", (1, 2))
+    (own_data.parent / "cache").mkdir()
+    write_cifar10(own_data.parent / "cache", "bin")
+    assert len(load_data("cifar10", "train+val")) == 100
+
+
+def test_the_archive_as_it_is_distributed(own_data):
+    names = [f"data_batch_{k}" for k in (1, 2, 3, 4, 5)] + ["test_batch"]
+    members = {f"cifar-10-batches-bin/{name}.bin": cifar_binary(batch(1), LABELS) for name in names}
+    (own_data / "cifar-10-binary.tar.gz").write_bytes(tar_of(members))
+    assert len(load_data("cifar10", "train+val")) == 100
+
+
+def test_nothing_at_hand(own_data):
+    with pytest.raises(DataError, match=r"data_batch_1\.bin: expected it in .*no mirror gave cifar-10-binary\.tar\.gz"):
+        load_data("cifar10")
+
+
+def put(own_data, content: bytes, name: str = "cifar-10-batches-bin/test_batch.bin"):
+    path = own_data / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(3072), bytes(3074)])
+def test_records_that_do_not_come_out_even(own_data, content):
+    put(own_data, content)
+    with pytest.raises(DataError, match=r"test_batch\.bin: expected records of 3073 bytes, got .* bytes \(truncated"):
+        load_data("cifar10", "test")
+
+
+def test_a_label_of_no_class(own_data):
+    put(own_data, cifar_binary(batch(1)[:1], [10]))
+    with pytest.raises(DataError, match=r"test_batch\.bin: expected labels of 10 classes, got others; fetch it again"):
+        load_data("cifar10", "test")
+
+
+def test_too_many_records(own_data, monkeypatch):
+    monkeypatch.setattr("torchcaps.data.cifar._MOST", 3073)
+    put(own_data, cifar_binary(batch(1), LABELS))
+    with pytest.raises(DataError, match=r"test_batch\.bin: expected at most 3,073 bytes, got more"):
+        load_data("cifar10", "test")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (pickle.dumps({"labels": [1]}, 2), "expected 'data', an array of 3072 bytes for each image, got none"),
+        (pickle.dumps({"data": pixels(1, 7), "labels": [1]}, 2), "expected 'data', an array of 3072 bytes"),
+        (pickle.dumps({"data": pixels(1, 3072)}, 2), "expected 'labels', a list of class numbers, got none"),
+        (pickle.dumps({"data": pixels(1, 3072), "labels": ["x"]}, 2), "expected 'labels', a list of class numbers"),
+        (pickle.dumps({"data": pixels(1, 3072), "labels": [10**9]}, 2), "expected 'labels', a list of class numbers"),
+        (python2_batch(batch(1), {"labels": [1]}), "expected 20 labels, one for each image, got 1; fetch it again"),
+    ],
+)
+def test_python_batches_that_are_not_what_they_should_be(own_data, content, reason):
+    put(own_data, content, "cifar-10-batches-py/test_batch")
+    with pytest.raises(DataError, match=f"test_batch: {reason}"):
+        load_data("cifar10", "test")
+
+
+def test_real_test_set(real_data):
+    data = load_data("cifar10", "test")
+    assert data.labels.bincount().tolist() == [1000] * 10
+    assert data.labels[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
+    assert hashlib.sha256(data.images.numpy().tobytes()).hexdigest()[:16] == "177777c33ba79825"

@@ -1,0 +1,48 @@
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("fuzz_readers", ROOT / "scripts" / "fuzz_readers.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+fuzz_readers = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(fuzz_readers)
+
+FOUND = sorted(fuzz_readers.KEPT.iterdir())
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
+def test_what_was_found_once_stays_mended(tmp_path, path):
+    assert fuzz_readers.run_reader(path.name.partition("-")[0], path.read_bytes(), tmp_path) is None
+
+
+@pytest.mark.parametrize("name", fuzz_readers.READERS)
+def test_the_readers_take_what_is_whole(tmp_path, name):
+    for content in fuzz_readers.seeds()[name]:
+        (tmp_path / "file.png").write_bytes(content)
+        fuzz_readers.READERS[name](tmp_path / "file.png")
+
+
+def test_damaged_files_are_named_and_nothing_worse():
+    runs, found = fuzz_readers.fuzz(seconds=4, seed=0)
+    assert found == []
+    assert min(runs.values()) > 0
+
+
+def test_the_fuzzer_notices(tmp_path, monkeypatch):
+    def wrong(path: Path) -> None:
+        raise IndexError("somewhere inside")
+
+    def hungry(path: Path) -> bytes:
+        return bytes(2 * fuzz_readers.MOST_MEMORY)
+
+    monkeypatch.setitem(fuzz_readers.READERS, "idx", wrong)
+    assert fuzz_readers.run_reader("idx", b"x", tmp_path) == "IndexError: somewhere inside"
+    monkeypatch.setitem(fuzz_readers.READERS, "idx", hungry)
+    assert "bytes of memory for 1" in fuzz_readers.run_reader("idx", b"x", tmp_path)
+    monkeypatch.setattr(fuzz_readers, "READERS", {"idx": wrong})
+    _, found = fuzz_readers.fuzz(seconds=0.05, seed=0, keep=tmp_path / "kept")
+    assert found[0] == "idx: IndexError: somewhere inside"
+    assert list((tmp_path / "kept").iterdir())
