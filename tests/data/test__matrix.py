@@ -61,3 +61,13 @@ def test_damaged_files(tmp_path, content, words):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(DataError, match="expected a file that can be read, got Is a directory"):
         read_matrix(tmp_path, "u1", 4)
+
+
+@pytest.mark.parametrize(("axes", "most"), [(1, "16,000,000"), (4, "450,000,000")])
+def test_a_header_that_announces_too_much(tmp_path, axes, most):
+    sizes = [2**30, 1, 1] if axes == 1 else [2**14, 2, 2**10, 2**10]
+    dtype, magic = ("<i4", 0x1E3D4C54) if axes == 1 else ("u1", 0x1E3D4C55)
+    path = tmp_path / "liar.mat"
+    path.write_bytes(struct.pack(f"<{2 + len(sizes)}i", magic, axes, *sizes))
+    with pytest.raises(DataError, match=rf"liar\.mat: expected at most {most} bytes, got a header that announces"):
+        read_matrix(path, dtype, axes) if axes == 1 else list(matrix_chunks(path, dtype, axes, rows=512))

@@ -109,7 +109,8 @@ def test_tuples_that_would_take_forever(tmp_path):
 def array(shape: tuple, dtype: str, content: bytes) -> bytes:
     """A pickle of an array with any of this in it, whether it fits or not."""
     state = (1, shape, np.dtype(dtype), False, content)
-    make = Evil(np._core.multiarray._reconstruct, np.ndarray, (0,), b"b")
+    reconstruct = np.zeros(1).__reduce__()[0]
+    make = Evil(reconstruct, np.ndarray, (0,), b"b")
     make.__class__ = type("Made", (Evil,), {"__reduce__": lambda self: (self.call, self.args, state)})
     return pickle.dumps({"data": make}, 3)
 

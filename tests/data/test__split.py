@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchcaps.data._split import draw_per_class, others, stratified_counts
+from torchcaps.data._split import choose_part, draw_per_class, others, stratified_counts
 from torchcaps.errors import ConfigError
 
 
@@ -38,3 +38,14 @@ def test_size_must_leave_training_images(size):
 
 def test_others_are_the_rest():
     assert others(torch.tensor([1, 4]), 6).tolist() == [0, 2, 3, 5]
+
+
+def test_parts_come_together_again():
+    labels = torch.arange(40) % 4
+    train, val = (choose_part(labels, split, 8, 4, seed=1) for split in ("train", "val"))
+    assert isinstance(train, torch.Tensor)
+    assert isinstance(val, torch.Tensor)
+    assert sorted([*train.tolist(), *val.tolist()]) == list(range(40))
+    assert labels[val].bincount().tolist() == [2, 2, 2, 2]
+    for split in ("test", "train+val"):
+        assert torch.equal(labels[choose_part(labels, split, 8, 4, seed=1)], labels)

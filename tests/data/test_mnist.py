@@ -21,8 +21,8 @@ def small_set(folder, *, images: int = 40, labels: int = 40, packed: bool = True
     for name, content in (("images", pixels), ("labels", numbers)):
         stored = gzip.compress(content) if packed else content
         (folder / (f"{name}.gz" if packed else name)).write_bytes(stored)
-        sums = (hashlib.sha256(part).hexdigest() for part in (stored, content))
-        files.append(DataFile(f"{name}.gz", *sums))
+        of_file, of_content = (hashlib.sha256(part).hexdigest() for part in (stored, content))
+        files.append(DataFile(f"{name}.gz", of_file, of_content))
     both = (files[0], files[1])
     return replace(MNIST, name="small", folder=folder.name, mirrors=(), class_names=("a", "b"), train=both, test=both)
 

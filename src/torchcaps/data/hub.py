@@ -46,7 +46,7 @@ def _pixels(image: Any, number: int) -> np.ndarray:
     """One picture as bytes [C, H, W], of one or three channels."""
     if isinstance(image, Image.Image):
         image = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
-    pixels = np.asarray(image)
+    given = pixels = np.asarray(image)
     if pixels.ndim == 3 and pixels.shape[2] in (1, 3):
         pixels = pixels.transpose(2, 0, 1)
     elif pixels.ndim == 2:
@@ -56,7 +56,6 @@ def _pixels(image: Any, number: int) -> np.ndarray:
         pixels = pixels.astype(np.uint8)
     if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or pixels.dtype != np.uint8:
         raise DataError(
-            f"dataset: expected pictures, or bytes [H, W] or [H, W, 3], got {pixels.dtype} {pixels.shape} at row "
-            f"{number}"
+            f"dataset: expected pictures, or bytes [H, W] or [H, W, 3], got {given.dtype} {given.shape} at row {number}"
         )
     return pixels
