@@ -12,12 +12,15 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import io
+import pickle
 import random
 import sys
 import tempfile
 import time
 import tracemalloc
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,10 +43,10 @@ from formats import (  # noqa: E402
 )
 from torchcaps.data import DATASETS  # noqa: E402
 from torchcaps.data._archives import unpack  # noqa: E402
+from torchcaps.data._cifar_files import read_binary, read_python  # noqa: E402
 from torchcaps.data._files import DataFile  # noqa: E402
 from torchcaps.data._matrix import read_matrix  # noqa: E402
 from torchcaps.data.affnist import check_affnist  # noqa: E402
-from torchcaps.data.cifar import read_binary, read_python  # noqa: E402
 from torchcaps.data.idx import read_idx  # noqa: E402
 from torchcaps.data.image_files import probe_image, read_image  # noqa: E402
 from torchcaps.data.kmnist import check_npz  # noqa: E402
@@ -67,6 +70,12 @@ def _unpack(path: Path) -> None:
         unpack(path, {"a/b": ("b", 10_000), "c": ("c", 10_000)}, Path(place) / "target")
 
 
+def _inside_npz(path: Path) -> None:
+    """Damage that no checksum of the zip file around it would notice."""
+    path.write_bytes(zip_of({"arr_0.npy": path.read_bytes()}))
+    check_npz(path, _FILE)
+
+
 def _folder(path: Path) -> None:
     """The damaged picture among good ones."""
     with tempfile.TemporaryDirectory() as place:
@@ -86,6 +95,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "svhn": lambda path: check_svhn(path, _FILE),
     "affnist": lambda path: check_affnist(path, _FILE),
     "npz": lambda path: check_npz(path, _FILE),
+    "npy": _inside_npz,
     "archive": _unpack,
     "image": _image,
     "folder": _folder,
@@ -109,10 +119,14 @@ def seeds() -> dict[str, list[bytes]]:
         "idx": [idx(pixels(3, 4, 5)), gzip.compress(idx(pixels(3, 4, 5)))],
         "norb": [norb(np.arange(8, dtype="<i4").reshape(2, 4)), gzip.compress(norb(np.ones((5, 4), "<i4")))],
         "cifar_binary": [cifar_binary(pixels(2, 3, 32, 32), [1, 2])],
-        "cifar_python": [python2_batch(pixels(2, 3, 32, 32), {"labels": [1, 2]})],
+        "cifar_python": [
+            python2_batch(pixels(2, 3, 32, 32), {"labels": [1, 2]}),
+            *(pickle.dumps({"data": pixels(2, 3072), "labels": [1, 2]}, protocol) for protocol in (0, 2, 4)),
+        ],
         "svhn": [mat(svhn), mat(svhn, packed=False), mat(svhn, order=">")],
         "affnist": [mat(affnist), mat(affnist, packed=False)],
         "npz": [npz(pixels(3, 4, 5))],
+        "npy": [zipfile.ZipFile(io.BytesIO(npz(pixels(3, 4, 5)))).read("arr_0.npy")],
         "archive": [zip_of(members), tar_of(members), gzip.decompress(tar_of(members))],
         "image": [picture(colour, kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")],
         "folder": [picture(colour)],

@@ -12,9 +12,9 @@ import pytest
 
 from formats import cifar_binary, idx, picture, pixels, tar_of, zip_of
 from torchcaps.data import _packages
+from torchcaps.data._cifar_files import CIFAR10
 from torchcaps.data._files import DataFile
 from torchcaps.data._packages import CIFAR10_NPM, DEBIAN_FASHION_MNIST, MNIST_WHEEL
-from torchcaps.data.cifar import CIFAR10
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
 from torchcaps.errors import DataError
 
@@ -158,7 +158,9 @@ def test_a_client_that_fails(client, folder, package, reason):
 
 def test_fashion_mnist_from_debian(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(_packages, "_DEBIAN", tmp_path / "share")
-    with pytest.raises(DataError, match=r"share/train-images.*: expected a file of an installed package, got no such"):
+    with pytest.raises(
+        DataError, match=r"share/train-images.*: expected a file of an installed package, got no such file; install it"
+    ):
         DEBIAN_FASHION_MNIST.take(known(IDX), folder)
     (tmp_path / "share").mkdir()
     for name, content in IDX.items():

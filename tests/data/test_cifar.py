@@ -1,5 +1,4 @@
 import hashlib
-import pickle
 
 import numpy as np
 import pytest
@@ -108,46 +107,10 @@ def test_nothing_at_hand(own_data):
         load_data("cifar10")
 
 
-def put(own_data, content: bytes, name: str = "cifar-10-batches-bin/test_batch.bin"):
-    path = own_data / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("content", [b"", bytes(3072), bytes(3074)])
-def test_records_that_do_not_come_out_even(own_data, content):
-    put(own_data, content)
-    with pytest.raises(DataError, match=r"test_batch\.bin: expected records of 3073 bytes, got .* bytes \(truncated"):
-        load_data("cifar10", "test")
-
-
 def test_a_label_of_no_class(own_data):
-    put(own_data, cifar_binary(batch(1)[:1], [10]))
+    (own_data / "cifar-10-batches-bin").mkdir()
+    (own_data / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(cifar_binary(batch(1)[:1], [10]))
     with pytest.raises(DataError, match=r"test_batch\.bin: expected labels of 10 classes, got others; fetch it again"):
-        load_data("cifar10", "test")
-
-
-def test_too_many_records(own_data, monkeypatch):
-    monkeypatch.setattr("torchcaps.data.cifar._MOST", 3073)
-    put(own_data, cifar_binary(batch(1), LABELS))
-    with pytest.raises(DataError, match=r"test_batch\.bin: expected at most 3,073 bytes, got more"):
-        load_data("cifar10", "test")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (pickle.dumps({"labels": [1]}, 2), "expected 'data', an array of 3072 bytes for each image, got none"),
-        (pickle.dumps({"data": pixels(1, 7), "labels": [1]}, 2), "expected 'data', an array of 3072 bytes"),
-        (pickle.dumps({"data": pixels(1, 3072)}, 2), "expected 'labels', a list of class numbers, got none"),
-        (pickle.dumps({"data": pixels(1, 3072), "labels": ["x"]}, 2), "expected 'labels', a list of class numbers"),
-        (pickle.dumps({"data": pixels(1, 3072), "labels": [10**9]}, 2), "expected 'labels', a list of class numbers"),
-        (python2_batch(batch(1), {"labels": [1]}), "expected 20 labels, one for each image, got 1; fetch it again"),
-    ],
-)
-def test_python_batches_that_are_not_what_they_should_be(own_data, content, reason):
-    put(own_data, content, "cifar-10-batches-py/test_batch")
-    with pytest.raises(DataError, match=f"test_batch: {reason}"):
         load_data("cifar10", "test")
 
 

@@ -51,7 +51,6 @@ VERB = Verb(
     "but packed anew or changed, or no checksum is known), missing or broken (then the exit code is 2). Files are "
     "looked for in the folder that the environment variable TORCHCAPS_DATA names, then in the user's cache.",
     examples=(
-        ("torchcaps data", "all of them"),
         ("torchcaps data show digits --split test", "how many of each class, and what they look like"),
         ("torchcaps data show folder path=my/pictures", "whether your own images can be trained on"),
         ("torchcaps data fetch mnist", "get one"),

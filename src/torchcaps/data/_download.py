@@ -71,7 +71,8 @@ def _try(
             _stream(url, file, most, progress)
         # A mirror can fail in many ways (no network, no such page, a broken connection): each leads on.
         except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            reason = " ".join(str(cause).split())[:120] or type(error).__name__
             if file.seek(0, 2) != before:
                 continue
             return reason

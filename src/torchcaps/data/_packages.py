@@ -106,7 +106,7 @@ def take_installed(origin: Path, files: Sequence[DataFile], folder: Path) -> Non
         for file in files:
             found = origin / file.name
             if not found.is_file():
-                raise DataError(f"{found}: expected a file of an installed package, got no such file")
+                raise DataError(f"{found}: expected a file of an installed package, got no such file; install it")
             shutil.copyfile(found, place / file.name)
         _deliver(files, place, folder, str(origin))
 
