@@ -9,13 +9,15 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, BinaryIO, cast
 
-from torchcaps.data._bounded import CHUNK
+from torchcaps.data._bounded import CHUNK, opened
 from torchcaps.errors import DataError
 
 # Archives here have a dozen members; one with a million is an attack on whoever counts them.
 _MOST_MEMBERS = 100_000
+# Members are read in pieces of this size or less; a header is far smaller.
+_MOST_HEADER = CHUNK
 
 
 @contextmanager
@@ -87,10 +89,23 @@ def _members(archive: Path) -> Iterator[tuple[str, bool, Any]]:
                 is_file = not info.is_dir() and info.external_attr >> 28 != 0o12
                 yield info.filename, is_file, lambda info=info: box.open(info)
         return
-    with tarfile.open(archive, "r:*") as tar:
+    with opened(archive) as file, tarfile.open(fileobj=cast(BinaryIO, _Modest(file)), mode="r:") as tar:
         for count, member in enumerate(tar):
             _check_count(archive, count)
             yield member.name, member.isreg(), lambda member=member: tar.extractfile(member)
+
+
+class _Modest:
+    """A file for tarfile, which would read a header whole into memory however large it says it is."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if size > _MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
 
 
 def _check_count(archive: Path, count: int) -> None:
