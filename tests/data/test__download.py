@@ -71,6 +71,9 @@ class Mirror(http.server.BaseHTTPRequestHandler):
     def longer(self, start):
         self.send(CONTENT * 3, length="")
 
+    def shorter(self, start):
+        self.send(CONTENT, length=100)
+
     def announces_more(self, start):
         self.send(CONTENT, length=10**15)
 
@@ -139,6 +142,7 @@ def test_what_came_is_kept_for_the_next_time(mirror, target):
     ("place", "reason"),
     [
         ("other", "wrong checksum"),
+        ("shorter", "wrong checksum"),
         ("page", "a web page in the place of the file"),
         ("longer", "more than 200,000 bytes"),
         ("announces_more", "1,000,000,000,000,000 bytes announced, expected at most 200,000"),
@@ -198,8 +202,8 @@ def test_progress_is_told(mirror, target):
     assert told == sorted(told)
 
 
-def test_two_at_a_time_fetch_it_once(mirror, target):
-    threads = [threading.Thread(target=fetch, args=(mirror("breaks"), target)) for _ in range(4)]
+def test_many_at_a_time_fetch_it_once(mirror, target):
+    threads = [threading.Thread(target=fetch, args=(mirror("breaks"), target)) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:

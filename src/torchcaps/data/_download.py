@@ -8,7 +8,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,27 +37,24 @@ def download(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     failures: list[str] = []
-    whole = False
-    with _locked(part) as file:
-        # Another process may have fetched it while this one waited, or ended just before the last move.
+    with _locked(target.with_name(f"{target.name}.lock")):
+        # Another process may have fetched it while this one waited.
         if target.exists():
-            part.unlink(missing_ok=True)
             return target
-        whole = part.stat().st_size > 0 and is_right(part)
-        for url in () if whole else urls:
-            reason = _try(url, file, is_right, part, most, progress)
-            whole = reason is None
-            if whole:
-                break
-            failures.append(f"{url.rpartition('/')[0]}/: {reason}")
+        with part.open("ab") as file:
+            # Whoever wrote it may have been ended just before the last move.
+            whole = file.tell() > 0 and is_right(part)
+            for url in () if whole else urls:
+                reason = _try(url, file, is_right, part, most, progress)
+                whole = reason is None
+                if whole:
+                    break
+                failures.append(f"{url.rpartition('/')[0]}/: {reason}")
+        if whole:
+            return part.replace(target)
         if not part.stat().st_size:
             part.unlink()
-    if not whole:
-        raise DownloadError("; ".join(failures) or "no mirror is known")
-    # Closed by now, since some systems do not move open files; whoever waited for the lock may have been faster.
-    with suppress(FileNotFoundError):
-        part.replace(target)
-    return target
+    raise DownloadError("; ".join(failures) or "no mirror is known")
 
 
 def _try(
@@ -138,20 +135,28 @@ def _copy(answer: Any, file: BinaryIO, total: int, most: int, progress: Progress
 
 
 @contextmanager
-def _locked(part: Path) -> Iterator[BinaryIO]:
-    while True:
-        # Append mode: every write goes to the end, wherever truncating has put that.
-        with part.open("ab") as file:
-            _lock(file)
-            # Whoever held it before may have moved it away or removed it.
-            if part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat()):
-                yield file
-                return
-
-
-def _lock(file: BinaryIO) -> None:
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock ends with the process, however that ends."""
     try:
         import fcntl
     except ImportError:
+        yield
         return
-    fcntl.flock(file, fcntl.LOCK_EX)
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever held it before has removed it: this one has to be made anew.
+            if not _is_at(file, path):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink()
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

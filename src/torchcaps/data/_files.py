@@ -98,9 +98,13 @@ def obtain(file: DataFile, source: Source, progress: Progress | None = None) -> 
         _unpack_archive(source, source.archive, cache, progress)
     except OSError as error:
         raise missing(file, source, str(error)) from None
+    except DataError:
+        # Another process may have unpacked the archive, and removed it, at the same time.
+        if source.find(file) is None:
+            raise
     found = source.find(file)
     if found is None:
-        raise missing(file, source, f"{source.archive.name} does not hold it")
+        raise missing(file, source, "the archive does not hold it")
     return found
 
 
@@ -145,7 +149,7 @@ def _unpack_archive(source: Source, archive: DataFile, cache: Path, progress: Pr
     unpack(path, wanted, cache)
     # The user's own archive stays where it is.
     if fetched:
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def _digest(path: Path, kind: str) -> str:
