@@ -1,6 +1,7 @@
 """What a trained model can do: evaluation, perturbed capsules, pictures, the report."""
 
 from torchcaps.eval.adversarial import EPSILONS, Robustness, attack, withstand
+from torchcaps.eval.diagnostics import Diagnosis, LayerDiagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation, evaluate
 from torchcaps.eval.perturb import OFFSETS, perturb
 from torchcaps.eval.pictures import PICTURES, Picture, Subject, draw
@@ -10,11 +11,14 @@ __all__ = [
     "EPSILONS",
     "OFFSETS",
     "PICTURES",
+    "Diagnosis",
     "Evaluation",
+    "LayerDiagnosis",
     "Picture",
     "Robustness",
     "Subject",
     "attack",
+    "diagnose",
     "draw",
     "evaluate",
     "perturb",

@@ -20,6 +20,7 @@ from torchcaps.data import BatchLoader
 from torchcaps.train._checkpoints import CheckpointFiles, newest_checkpoint
 from torchcaps.train._keeper import Keeper, Stopped
 from torchcaps.train._progress import ProgressBar
+from torchcaps.train._vitals import Vitals
 from torchcaps.train.module import TrainModule, make_model
 from torchcaps.train.run import Run
 
@@ -70,7 +71,7 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         rank=rank,
         world=world,
     )
-    keeper = Keeper(run.path, recipe.trainer.checkpoint_every)
+    keeper = Keeper(run.path, recipe.trainer.checkpoint_every, Vitals(val, recipe.data.augment))
     newest = newest_checkpoint(run.checkpoints)
     with _quiet(), keeper.listening(alone=world == 1):
         torch.manual_seed(recipe.seed)

@@ -13,6 +13,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 
 from torchcaps.train._checkpoints import checkpoint_path, drop_old
+from torchcaps.train._vitals import Vitals
 from torchcaps.train.run import write_metrics
 
 
@@ -27,9 +28,10 @@ class Keeper(Callback):
     was written to the folder after it is written again.
     """
 
-    def __init__(self, folder: Path, checkpoint_every: int) -> None:
+    def __init__(self, folder: Path, checkpoint_every: int, vitals: Vitals | None = None) -> None:
         self.folder = folder
         self.checkpoint_every = checkpoint_every
+        self.vitals = vitals
         self.rows: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
         self.stop_asked = False
@@ -74,6 +76,8 @@ class Keeper(Callback):
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "seconds": self.seconds,
         }
+        if self.vitals is not None:
+            row |= self.vitals(pl_module.model, pl_module.loss)
         self.rows = [*self.rows, row]
         if not self.best or (val_accuracy, -val_loss) > (self.best["val_accuracy"], -self.best["val_loss"]):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.model.state_dict().items()}

@@ -27,10 +27,11 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_metrics(folder: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Write all rows to metrics.csv."""
+    """Write all rows to metrics.csv; what a row does not have, as one of an older version may, is NaN."""
     text = io.StringIO()
-    if rows:
-        table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if names:
+        table = csv.DictWriter(text, names, restval="nan", lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
     write_atomically(folder / "metrics.csv", text.getvalue())

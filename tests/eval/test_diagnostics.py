@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from torchcaps import create_model
+from torchcaps.data import ImageData, load_data, to_float
+from torchcaps.errors import ConfigError
+from torchcaps.eval import diagnose, diagnostics
+from torchcaps.eval.diagnostics import LayerDiagnosis, _decided
+from torchcaps.models import ImageModel
+from torchcaps.nn import ROUTERS, MarginLoss
+from torchcaps.nn.watch import gradient_norms
+
+
+@pytest.fixture(scope="module")
+def sharp() -> ImageModel:
+    """A network whose routing decides: its weights are large."""
+    torch.manual_seed(0)
+    model = create_model("capsnet_small", routing={"name": "dynamic", "iters": 4}).eval()
+    with torch.no_grad():
+        model.get_submodule("head").weight.mul_(200)  # pyright: ignore[reportCallIssue]
+    return model
+
+
+def test_the_class_layer_by_hand(sharp: ImageModel, digits: ImageData) -> None:
+    found = diagnose(sharp, digits)
+    (layer,) = found.layers
+    assert (found.data, found.split, found.count) == ("digits", "test", 60)
+    assert (layer.name, layer.router, layer.children, layer.parents) == ("head", "dynamic", 144, 10)
+    with torch.no_grad():
+        trace = sharp.trace(to_float(digits.images))
+    bits = torch.special.entr(trace.coupling).sum(dim=-1).mean(dim=(1, 2)) / torch.tensor(10.0).log()
+    assert layer.entropy == pytest.approx(bits.tolist(), rel=1e-4)
+    assert layer.entropy[0] > 0.999 > layer.entropy[-1]
+    assert len(layer.logit_change) == 3
+    # In dynamic routing the first iteration is the even one.
+    first, last = (trace.activations[step].argmax(dim=-1) for step in (0, -1))
+    assert layer.changed == float((first != last).float().mean())
+    assert layer.changed
+    assert layer.activation == pytest.approx(trace.activations[-1].amax(dim=0).tolist())
+    assert layer.share == pytest.approx((10 * trace.coupling[-1].mean(dim=(0, 1))).tolist(), rel=1e-4)
+    assert found.gradient_norms == pytest.approx(
+        gradient_norms(sharp, MarginLoss(), to_float(digits.images), digits.labels)
+    )
+
+
+def test_small_batches_come_to_the_same(sharp: ImageModel, digits: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = diagnose(sharp, digits).layers[0]
+    # Room for the votes of seven images, 144 x 10 x 16 numbers each.
+    monkeypatch.setattr(diagnostics, "ROOM", 7 * 23040)
+    calls: list[tuple[int, int]] = []
+    pieces = diagnose(sharp, digits, progress=lambda done, total: calls.append((done, total))).layers[0]
+    assert calls == [(min(done, 60), 60) for done in range(7, 64, 7)]
+    assert pieces.entropy == pytest.approx(whole.entropy, rel=1e-5)
+    assert pieces.changed == whole.changed
+    assert pieces.activation == pytest.approx(whole.activation)
+
+
+def test_how_many_images_are_taken(sharp: ImageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load_data("digits", "test").subset(range(300))
+    assert diagnose(sharp, data, limit=3).count == 3
+    monkeypatch.setattr(diagnostics, "WORK", 20 * 23040)
+    assert diagnose(sharp, data).count == 20
+    monkeypatch.setattr(diagnostics, "WORK", 1)
+    assert diagnose(sharp, data).count == 16
+    assert diagnose(sharp, data.subset(range(5))).count == 5
+
+
+@pytest.mark.parametrize("name", ROUTERS.names())
+def test_every_router_can_be_diagnosed(name: str, digits: ImageData) -> None:
+    torch.manual_seed(0)
+    model = create_model("capsnet_small", routing=name, decoder="none")
+    found = diagnose(model, digits, limit=8)
+    (layer,) = found.layers
+    assert len(layer.logit_change) == len(layer.entropy) - 1
+    assert all(-1e-6 <= value <= 1 + 1e-6 for value in layer.entropy)
+    assert layer.changed is not None
+    assert 0 <= layer.changed <= 1
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["layers"][0]["dead"] == layer.dead
+    # Random numbers, where a router draws any, are the same each time.
+    assert diagnose(model, digits, limit=8) == found
+
+
+def test_layers_over_grids(digits: ImageData) -> None:
+    torch.manual_seed(0)
+    model = create_model("matrix_capsnet_small").train()
+    found = diagnose(model, digits, limit=2)
+    assert [(layer.name, layer.parents) for layer in found.layers] == [("lower", 16), ("upper", 16), ("head", 10)]
+    assert all(layer.entropy[0] == pytest.approx(1, abs=1e-4) for layer in found.layers)
+    assert all(len(layer.entropy) == 3 and layer.entropy[-1] < 0.9999 for layer in found.layers)
+    assert {"stem.1", "lower", "upper", "head"} <= set(found.gradient_norms)
+    assert model.training
+
+
+def test_a_network_without_routing_has_gradients_only(cnn: ImageModel, digits: ImageData) -> None:
+    found = diagnose(cnn, digits)
+    assert found.layers == ()
+    assert min(found.gradient_norms.values()) > 0
+
+
+def test_dead_and_starved_parents() -> None:
+    layer = LayerDiagnosis("head", "em", 8, 4, (float("nan"),), (), None, (0.9, 0.04, 0.06, 0.0), (3.9, 0.1, 0.0, 0.0))
+    assert (layer.dead, layer.starved) == (0.5, 0.5)
+    found = diagnostics.Diagnosis("digits", "test", 1, (layer,), {"head": float("inf")}).to_json()
+    assert found["layers"][0]["entropy"] == [None]
+    assert found["gradient_norms"] == {"head": None}
+
+
+def test_where_classes_are_tied_nothing_is_decided() -> None:
+    activations = torch.tensor([[0.2, 0.7, 0.1], [0.3, 0.1, 0.3]])
+    assert _decided(activations).tolist() == [1, -1]
+    assert _decided(activations[:, :1]).tolist() == [0, 0]
+
+
+def test_no_images(model: ImageModel, digits: ImageData) -> None:
+    with pytest.raises(ConfigError, match=r"^data: expected at least one image, got 0 and a limit of None$"):
+        diagnose(model, digits.subset([]))
+    with pytest.raises(ConfigError, match=r"^data: expected at least one image, got 60 and a limit of 0$"):
+        diagnose(model, digits, limit=0)
+
+
+def test_a_router_that_cannot_be_made_even(
+    digits: ImageData, monkeypatch: pytest.MonkeyPatch, sharp: ImageModel
+) -> None:
+    router = sharp.get_submodule("head").routing
+    monkeypatch.setattr(type(router), "inputs", lambda self, votes, children, *, bias, window: {"iters": 3})
+    assert diagnose(sharp, digits, limit=8).layers[0].changed is None
