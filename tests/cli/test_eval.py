@@ -61,6 +61,20 @@ def test_every_kind_of_network_can_be_tested(name: str, request: pytest.FixtureR
     assert 0 <= ask_json("eval", request.getfixturevalue(name))["accuracy"] <= 1
 
 
+def test_what_routing_does(run: Path, cnn_run: Path, ask, ask_json) -> None:
+    document = ask_json("eval", run, "--diagnostics")
+    (layer,) = document["diagnostics"]["layers"]
+    assert (layer["name"], layer["parents"], len(layer["entropy"])) == ("head", 3, 3)
+    assert "diagnostics" not in ask_json("eval", run)
+    code, out, _ = ask("eval", run, "--diagnostics")
+    assert code == 0
+    assert "routing on 6 images" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("head")]
+    assert line.split()[1] == "dynamic"
+    assert f"{layer['dead']:.0%}" in line
+    assert ask("eval", cnn_run, "--diagnostics")[1].endswith("this model has no routing\n")
+
+
 def test_thirteen_crops(run: Path, pictures: Path, ask, ask_json, tmp_path: Path) -> None:
     words = ("--crops: expected the own data of a run that trains on crops, got another\n",)
     assert ask("eval", run, "--crops", "13") == (2, "", *words)
@@ -69,4 +83,6 @@ def test_thirteen_crops(run: Path, pictures: Path, ask, ask_json, tmp_path: Path
     saved = (cropped / "evaluation.json").read_text()
     document = ask_json("eval", cropped, "--crops", "13")
     assert (document["crops"], document["count"]) == (13, 6)
+    words = "--diagnostics: expected --crops 1, got --crops 13 (routing is watched on one view)\n"
+    assert ask("eval", cropped, "--crops", "13", "--diagnostics") == (2, "", words)
     assert (cropped / "evaluation.json").read_text() == saved

@@ -7,7 +7,7 @@ import torch
 
 from torchcaps.data import ImageData
 from torchcaps.errors import ConfigError, UnknownNameError
-from torchcaps.eval import PICTURES, Evaluation, Subject, draw, evaluate
+from torchcaps.eval import PICTURES, Diagnosis, Evaluation, LayerDiagnosis, Subject, diagnose, draw, evaluate
 from torchcaps.eval.pictures import clearest, examples
 from torchcaps.models import ImageModel
 
@@ -49,12 +49,30 @@ def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model:
 
 @pytest.mark.parametrize(
     ("what", "reason"),
-    [("reconstructions", "decoder"), ("perturbations", "decoder"), ("coupling", "routing")],
+    [
+        ("reconstructions", "decoder"),
+        ("perturbations", "decoder"),
+        ("coupling", "routing"),
+        ("diagnostics", "routing"),
+    ],
 )
 def test_what_a_model_lacks_is_named(what: str, reason: str, cnn: ImageModel, digits: ImageData) -> None:
     words = rf"^{what}: expected a model that has them, got CNN \(this model has no {reason}\)$"
     with pytest.raises(ConfigError, match=words):
         draw(what, Subject(cnn, evaluate(cnn, digits), METRICS))
+
+
+def test_a_diagnosis_that_is_there_is_not_made_again(model: ImageModel, digits: ImageData) -> None:
+    found = diagnose(model, digits, limit=3)
+    picture = draw("diagnostics", Subject(model, evaluate(model, digits), METRICS, found))
+    assert picture.caption.startswith("Over 3 images, layer by layer")
+    layer = dataclasses.replace(found.layers[0], changed=None)
+    picture = draw("diagnostics", Subject(model, evaluate(model, digits), METRICS, replace_layers(found, layer)))
+    assert "unknown of the predictions" in picture.caption
+
+
+def replace_layers(found: Diagnosis, *layers: LayerDiagnosis) -> Diagnosis:
+    return dataclasses.replace(found, layers=layers)
 
 
 def test_an_unknown_picture_is_named(model: ImageModel, digits: ImageData) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from torchcaps.data import ImageData
-from torchcaps.eval import evaluate, report
+from torchcaps.eval import diagnose, evaluate, report
 from torchcaps.eval.report import ORDER
 from torchcaps.models import ImageModel
 from torchcaps.train import Run
@@ -100,7 +100,7 @@ def test_the_page_needs_nothing_outside_itself(finished: FinishedRun) -> None:
     assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
     assert "@import" not in text
-    assert len(page.images) == 5
+    assert len(page.images) == 6
     for image in page.images:
         start, _, content = (image["src"] or "").partition(",")
         assert start == "data:image/png;base64"
@@ -111,13 +111,26 @@ def test_the_page_can_be_read_without_seeing(finished: FinishedRun) -> None:
     page = Page((finished.path / "report.html").read_text())
     assert all(len(image["alt"] or "") > 30 for image in page.images)
     assert page.tags.count("h1") == 1
-    assert page.headings[1:6] == [
+    assert page.headings[1:7] == [
         "Learning curves",
         "Confusion matrix",
         "Reconstructions",
         "What the dimensions stand for",
         "Coupling over the routing iterations",
+        "What routing does",
     ]
+
+
+def test_the_routing_has_a_table_and_a_file(finished: FinishedRun) -> None:
+    found = diagnose(finished.model, finished.data).to_json()
+    assert json.loads((finished.path / "diagnostics.json").read_text()) == found
+    text = (finished.path / "report.html").read_text()
+    assert ">Routing<" in text
+    (layer,) = found["layers"]
+    entropy = ", ".join(f"{value:.6g}" for value in layer["entropy"])
+    assert f'<th scope="row">head.entropy</th><td>{entropy}</td>' in text
+    assert f'<th scope="row">gradient norm.head</th><td>{found["gradient_norms"]["head"]:.6g}</td>' in text
+    assert "head.share" not in text
 
 
 def test_names_are_escaped(finished: FinishedRun) -> None:
@@ -162,6 +175,7 @@ def test_parts_that_a_model_does_not_have_are_left_out_and_named(
     text = report(cast(Run, run), evaluation).read_text()
     assert len(Page(text).images) == 2
     assert text.count("Left out: this model has no decoder.") == 2
-    assert text.count("Left out: this model has no routing.") == 1
+    assert text.count("Left out: this model has no routing.") == 2
+    assert ">Routing<" not in text
     assert "on 10 held-out images" in text
     assert sorted(path.stem for path in run.pictures.iterdir()) == ["confusion", "curves"]

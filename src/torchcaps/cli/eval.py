@@ -12,6 +12,7 @@ from torchcaps.errors import ConfigError
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
     from torchcaps.data import ImageData
+    from torchcaps.eval import Diagnosis
     from torchcaps.models import ImageModel
     from torchcaps.train import Run
 
@@ -28,13 +29,16 @@ def _configure(parser: ArgumentParser) -> None:
         help="1: the centre of each image; 13: also 12 places around it, averaged (for a run that trains on crops)",
     )
     parser.add_argument(
+        "--diagnostics", action="store_true", help="also what routing does: entropy, changed predictions, dead capsules"
+    )
+    parser.add_argument(
         "--data", metavar="NAME", help="another data set than the run's own (`torchcaps data` lists them)"
     )
 
 
 def _run(args: Namespace, out: Output) -> int:
     from torchcaps.data import CROPS_13
-    from torchcaps.eval import evaluate, save_evaluation
+    from torchcaps.eval import diagnose, evaluate, save_evaluation
     from torchcaps.train import Run
 
     run = Run.open(args.run)
@@ -44,6 +48,8 @@ def _run(args: Namespace, out: Output) -> int:
     many = args.crops == 13
     if many and (args.data is not None or not run.recipe.data.augment.crop):
         raise ConfigError("--crops: expected the own data of a run that trains on crops, got another")
+    if many and args.diagnostics:
+        raise ConfigError("--diagnostics: expected --crops 1, got --crops 13 (routing is watched on one view)")
     if args.data is None:
         data = run.load_data(args.split, stored=many)
     else:
@@ -53,14 +59,36 @@ def _run(args: Namespace, out: Output) -> int:
         evaluation = evaluate(model, data, crops=CROPS_13 if many else None, progress=progress)
     if args.data is None and args.split == "test" and not many:
         save_evaluation(run, evaluation)
-    out.document({"run": run.path, "crops": args.crops, **evaluation.summary()})
+    diagnosis = None
+    if args.diagnostics:
+        with out.progress("diagnosing") as progress:
+            diagnosis = diagnose(model, data, progress=progress)
+    found = {} if diagnosis is None else {"diagnostics": diagnosis.to_json()}
+    out.document({"run": run.path, "crops": args.crops, **evaluation.summary(), **found})
     out.say(
         f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold"
     )
     rows = zip(evaluation.per_class.items(), evaluation.confusion.sum(dim=1).tolist(), strict=True)
     shares = [(name, count, "" if share is None else f"{share:.2%}") for (name, share), count in rows]
     out.table(("class", "images", "right"), shares)
+    if diagnosis is not None:
+        _say_diagnosis(diagnosis, out)
     return 0
+
+
+def _say_diagnosis(diagnosis: Diagnosis, out: Output) -> None:
+    if not diagnosis.layers:
+        out.say("this model has no routing")
+        return
+    out.say(f"routing on {diagnosis.count} images; entropy 1 is even coupling, changed is against it")
+    rows = []
+    for layer in diagnosis.layers:
+        entropy, moved = (" ".join(f"{value:.3g}" for value in each) for each in (layer.entropy, layer.logit_change))
+        changed = "" if layer.changed is None else f"{layer.changed:.1%}"
+        gradient = f"{diagnosis.gradient_norms.get(layer.name, 0.0):.3g}"
+        unused = (f"{layer.dead:.0%}", f"{layer.starved:.0%}")
+        rows.append((layer.name, layer.router, entropy, moved or "one pass", changed, *unused, gradient))
+    out.table(("layer", "router", "entropy", "logits moved", "changed", "dead", "starved", "gradient"), rows)
 
 
 def _other_data(name: str, split: str, options: dict[str, Any], model: ImageModel) -> ImageData:
@@ -91,6 +119,7 @@ VERB = Verb(
     "other images of the same classes.",
     examples=(
         ("torchcaps eval runs/NAME", "the held-out test part"),
+        ("torchcaps eval runs/NAME --diagnostics", "and what routing does in each layer"),
         ("torchcaps eval runs/NAME --data mnist", "all 10,000 test digits of MNIST"),
         ("torchcaps eval runs/NAME --data folder path=my/pictures", "images of your own"),
     ),

@@ -59,7 +59,8 @@ def _finish(run: Run, out: Output) -> None:
     model = run.load_model()
     with out.progress("testing") as progress:
         evaluation = evaluate(model, run.load_data("test"), progress=progress)
-    page = report(run, evaluation)
+    with out.progress("diagnosing") as progress:
+        page = report(run, evaluation, progress=progress)
     out.document(
         {
             "run": run.path,

@@ -5,7 +5,7 @@ from torchcaps.eval.diagnostics import Diagnosis, LayerDiagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation, evaluate
 from torchcaps.eval.perturb import OFFSETS, perturb
 from torchcaps.eval.pictures import PICTURES, Picture, Subject, draw
-from torchcaps.eval.report import report, save_evaluation
+from torchcaps.eval.report import report, save_diagnosis, save_evaluation
 
 __all__ = [
     "EPSILONS",
@@ -23,6 +23,7 @@ __all__ = [
     "evaluate",
     "perturb",
     "report",
+    "save_diagnosis",
     "save_evaluation",
     "withstand",
 ]

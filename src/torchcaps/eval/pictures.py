@@ -12,9 +12,11 @@ from torchcaps import viz
 from torchcaps._registry import Registry
 from torchcaps.data import to_float
 from torchcaps.errors import ConfigError
+from torchcaps.eval.diagnostics import Diagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation
 from torchcaps.eval.perturb import OFFSETS, perturb
 from torchcaps.models import ImageModel
+from torchcaps.nn.watch import routing_layers
 
 RIGHT, WRONG = 8, 4
 
@@ -29,11 +31,15 @@ class Picture(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What pictures are made of: a model, what it said about some data, and how its training went."""
+    """What pictures are made of: a model, what it said about some data, how its training went, how it routes.
+
+    Without a `diagnosis` the picture that needs it makes one.
+    """
 
     model: ImageModel
     evaluation: Evaluation
     metrics: Mapping[str, Sequence[float]]
+    diagnosis: Diagnosis | None = None
 
 
 PICTURES: Registry[Callable[[Subject], Picture]] = Registry("picture")
@@ -96,7 +102,7 @@ def _confusion(subject: Subject) -> Picture:
 @PICTURES.register("reconstructions")
 @torch.inference_mode()
 def _reconstructions(subject: Subject) -> Picture:
-    model, evaluation, _ = subject
+    model, evaluation = subject.model, subject.evaluation
     places, targets = examples(evaluation)
     images = to_float(evaluation.data.images[places])
     decoded = model.decode(model(images), targets)
@@ -117,7 +123,7 @@ def _reconstructions(subject: Subject) -> Picture:
 @PICTURES.register("perturbations")
 @torch.inference_mode()
 def _perturbations(subject: Subject) -> Picture:
-    model, evaluation, _ = subject
+    model, evaluation = subject.model, subject.evaluation
     place = clearest(evaluation)
     images = perturb(model, model(to_float(evaluation.data.images[place : place + 1])))
     name = evaluation.data.class_names[int(evaluation.predictions[place])]
@@ -134,7 +140,7 @@ def _perturbations(subject: Subject) -> Picture:
 @PICTURES.register("coupling")
 @torch.inference_mode()
 def _coupling(subject: Subject) -> Picture:
-    model, evaluation, _ = subject
+    model, evaluation = subject.model, subject.evaluation
     place = clearest(evaluation)
     trace = model.trace(to_float(evaluation.data.images[place : place + 1]))
     names = evaluation.data.class_names
@@ -151,10 +157,28 @@ def _coupling(subject: Subject) -> Picture:
     )
 
 
+@PICTURES.register("diagnostics")
+def _diagnostics(subject: Subject) -> Picture:
+    found = subject.diagnosis or diagnose(subject.model, subject.evaluation.data)
+    table, last = found.to_json(), found.layers[-1]
+    changed = "unknown" if last.changed is None else f"{last.changed:.1%}"
+    return Picture(
+        viz.diagnostics(table["layers"], table["gradient_norms"]),
+        "What routing does",
+        f"Over {found.count} images, layer by layer: how undecided the coupling is after each iteration, how far the "
+        "logits move, which capsules are never active (dead) or hardly coupled to (starved), and how long the gradient "
+        f"is. With even coupling into the classes {changed} of the predictions would change.",
+        f"Four panels for {len(found.layers)} routing layers. Entropy of the coupling into the classes goes from "
+        f"{last.entropy[0]:.3f} to {last.entropy[-1]:.3f}; {last.dead:.0%} of the classes are dead.",
+    )
+
+
 def lacking(what: str, model: ImageModel) -> str | None:
     """Why a model cannot have this picture, or None when it can."""
     if what in ("reconstructions", "perturbations") and model.decoder is None:
         return "this model has no decoder"
+    if what == "diagnostics" and not routing_layers(model):
+        return "this model has no routing"
     if what == "coupling" and type(model).trace is ImageModel.trace:
         return "this model has no routing"
     return None
@@ -164,7 +188,7 @@ def draw(what: str, subject: Subject) -> Picture:
     """Make one picture by name.
 
     >>> PICTURES.names()
-    ['confusion', 'coupling', 'curves', 'perturbations', 'reconstructions']
+    ['confusion', 'coupling', 'curves', 'diagnostics', 'perturbations', 'reconstructions']
     """
     reason = lacking(what, subject.model)
     if reason is not None:

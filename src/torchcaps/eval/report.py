@@ -9,24 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.eval._page import Section, page
-from torchcaps.eval.evaluate import Evaluation, evaluate
+from torchcaps.eval.diagnostics import Diagnosis, diagnose
+from torchcaps.eval.evaluate import Evaluation, Progress, evaluate
 from torchcaps.eval.pictures import Subject, draw, lacking
 
 if TYPE_CHECKING:
     from torchcaps.train import Run
 
-ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling")
+ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling", "diagnostics")
 
 
-def report(run: Run, evaluation: Evaluation | None = None) -> Path:
-    """Write `report.html`, `evaluation.json` and the pictures into a run folder, and say where the page is.
+def report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress | None = None) -> Path:
+    """Write `report.html`, `evaluation.json`, `diagnostics.json` and the pictures into a run folder; where the page is.
 
     Without an `evaluation` the model is tested on the run's test part first. The page needs nothing outside itself.
+    `progress(done, total)` tells how far the look at the routing is, which takes longest.
     """
     model = run.load_model()
     if evaluation is None:
         evaluation = evaluate(model, run.load_data("test"))
-    subject = Subject(model, evaluation, run.metrics())
+    diagnosis = diagnose(model, evaluation.data, progress=progress)
+    subject = Subject(model, evaluation, run.metrics(), diagnosis)
     run.pictures.mkdir(exist_ok=True)
     sections = [_make(what, subject, run.pictures / f"{what}.png") for what in ORDER]
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -38,6 +41,7 @@ def report(run: Run, evaluation: Evaluation | None = None) -> Path:
     }
     tables = {
         "Accuracy by class": {name: _percent(share) for name, share in evaluation.per_class.items()},
+        **_routing_tables(diagnosis),
         "Recipe": asdict(run.recipe),
         "Run": run.record,
     }
@@ -46,6 +50,7 @@ def report(run: Run, evaluation: Evaluation | None = None) -> Path:
     path = run.path / "report.html"
     path.write_text(page(title, lead, facts, sections, tables), encoding="utf-8")
     save_evaluation(run, evaluation)
+    save_diagnosis(run, diagnosis)
     return path
 
 
@@ -54,6 +59,22 @@ def save_evaluation(run: Run, evaluation: Evaluation) -> Path:
     path = run.path / "evaluation.json"
     path.write_text(json.dumps(evaluation.summary(), indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def save_diagnosis(run: Run, diagnosis: Diagnosis) -> Path:
+    """Write a diagnosis into the run folder as `diagnostics.json`."""
+    path = run.path / "diagnostics.json"
+    path.write_text(json.dumps(diagnosis.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _routing_tables(diagnosis: Diagnosis) -> dict[str, dict[str, Any]]:
+    """One table for all routing layers, or none; what stands for each capsule is in the file alone."""
+    if not diagnosis.layers:
+        return {}
+    kept = ("router", "children", "parents", "entropy", "logit_change", "changed", "dead", "starved")
+    layers = {layer["name"]: {key: layer[key] for key in kept} for layer in diagnosis.to_json()["layers"]}
+    return {"Routing": {**layers, "gradient norm": diagnosis.gradient_norms}}
 
 
 def _make(what: str, subject: Subject, path: Path) -> Section:

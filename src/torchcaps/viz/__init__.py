@@ -6,8 +6,19 @@ from torchcaps.viz.confusion import confusion
 from torchcaps.viz.contact_sheet import contact_sheet
 from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
+from torchcaps.viz.diagnostics import diagnostics
 from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.reconstructions import reconstructions
 
-__all__ = ["Figure", "confusion", "contact_sheet", "coupling", "curves", "pair", "perturbations", "reconstructions"]
+__all__ = [
+    "Figure",
+    "confusion",
+    "contact_sheet",
+    "coupling",
+    "curves",
+    "diagnostics",
+    "pair",
+    "perturbations",
+    "reconstructions",
+]

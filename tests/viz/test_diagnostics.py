@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchcaps.errors import ConfigError
+from torchcaps.viz import diagnostics
+
+
+def layer(name: str, **changes: Any) -> dict[str, Any]:
+    usual = {"entropy": [1.0, 0.9, 0.7], "logit_change": [0.4, 0.2], "dead": 0.25, "starved": 0.0}
+    return {"name": name, **usual, **changes}
+
+
+def test_lines_and_bars_are_the_values():
+    figure = diagnostics([layer("lower", entropy=[1.0, None, 0.5]), layer("head")], {"stem": 2.0, "head": 0.1})
+    figure.canvas.draw()
+    entropy, change, unused, gradients = figure.axes
+    lower, head = entropy.lines
+    assert (list(lower.get_xdata()), list(lower.get_ydata())) == ([1, 3], [1.0, 0.5])
+    assert list(head.get_ydata()) == [1.0, 0.9, 0.7]
+    assert list(change.lines[0].get_xdata()) == [2, 3]
+    assert [bar.get_height() for bar in unused.patches] == [0.25, 0.25, 0.0, 0.0]
+    assert [bar.get_width() for bar in gradients.patches] == [2.0, 0.1]
+    assert [text.get_text() for text in gradients.get_yticklabels()] == ["stem", "head"]
+
+
+def test_one_pass_has_no_change_of_logits():
+    figure = diagnostics([layer("head", entropy=[0.8], logit_change=[])], {"head": None})
+    figure.canvas.draw()
+    assert [text.get_text() for text in figure.axes[1].texts] == ["one pass: nothing changes"]
+    assert not figure.axes[3].patches
+
+
+def test_only_the_largest_gradients_are_drawn_in_the_order_of_the_network():
+    norms = {f"layer{number}": 1.0 + number % 7 for number in range(30)}
+    figure = diagnostics([layer("head")], norms)
+    shown = [text.get_text() for text in figure.axes[3].get_yticklabels()]
+    assert len(shown) == 12
+    assert shown == sorted(shown, key=lambda name: int(name[5:]))
+
+
+def test_no_layers():
+    with pytest.raises(ConfigError, match="layers: expected at least one routing layer, got none"):
+        diagnostics([], {})
