@@ -1,13 +1,21 @@
-"""Write the README's tables anew from results/ and benchmarks/results/: `python scripts/make_tables.py`."""
+"""Write the tables of README and docs anew from results/ and benchmarks/results/: `python scripts/make_tables.py`.
+
+Folders of finished comparisons (`torchcaps compare`) may be named: they are entered into results/ first.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchcaps.bench import read_result, summary
+import matplotlib
+
+from torchcaps import viz
+from torchcaps.bench import compare_markdown, read_result, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = (
@@ -40,8 +48,32 @@ def row(table: dict[str, Any]) -> str:
 
 def results(folder: Path = ROOT / "results") -> str:
     """What the recipes gave, in Markdown, ordered by recipe."""
-    tables = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
-    return "\n".join([*HEAD, *(row(table) for table in tables)])
+    files = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith("compare-")]
+    return "\n".join([*HEAD, *(row(json.loads(file.read_text())) for file in files)])
+
+
+def comparison(folder: Path = ROOT / "results") -> str:
+    """What the comparisons of routers gave, in Markdown, each with its picture."""
+    parts = []
+    for file in sorted(folder.glob("compare-*.json")):
+        picture = f"![Accuracy and seconds per epoch of each router](images/{file.stem}.svg)"
+        result = json.loads(file.read_text())
+        parts.append(f"## {result['comparison']}\n\n{compare_markdown(result)}\n\n{picture}\n")
+    return "\n".join(parts) or "No comparison has been recorded yet."
+
+
+def enter(source: Path, folder: Path = ROOT / "results", pictures: Path = ROOT / "docs" / "images") -> Path:
+    """Put a finished comparison into results/ and its picture into the docs; the file that it went into."""
+    text = (source / "compare.json").read_text()
+    result = json.loads(text)
+    if result["status"] != "finished":
+        raise ValueError(f"{source}: expected a finished comparison, got one that is {result['status']}; run it again")
+    file = folder / f"compare-{result['comparison']}.json"
+    file.write_text(text)
+    # Without a date and with fixed identifiers the same result gives the same picture.
+    with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
+        viz.comparison(result["rows"]).savefig(pictures / f"{file.stem}.svg", metadata={"Date": None})
+    return file
 
 
 def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
@@ -51,21 +83,26 @@ def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
-TABLES = {"results": results, "speed": speed}
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"results": results, "speed": speed},
+    "docs/comparison.md": {"comparison": comparison},
+}
 
 
-def update(text: str) -> str:
-    """The text with each table between its two marks."""
-    for name, make in TABLES.items():
+def update(text: str, page: str = "README.md") -> str:
+    """The text of a page with each table between its two marks."""
+    for name, make in PAGES[page].items():
         begin, end = f"<!-- {name}: made by scripts/make_tables.py -->", f"<!-- end of {name} -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise ValueError(f"README.md: expected the marks '{begin}' and '{end}', got text without them")
+            raise ValueError(f"{page}: expected the marks '{begin}' and '{end}', got text without them")
         text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(update(readme.read_text()))
+    for source in sys.argv[1:]:
+        print(enter(Path(source)))
+    for page in PAGES:
+        (ROOT / page).write_text(update((ROOT / page).read_text(), page))

@@ -23,7 +23,7 @@ MAY_SEE = {
     "train": {"ops", "nn", "models", "data"},
     "eval": {"ops", "nn", "models", "data", "train", "viz"},
     "playground": {"ops", "nn", "models", "data", "train", "eval", "viz"},
-    "bench": {"ops", "nn", "models", "data", "train", "viz", "testing"},
+    "bench": {"ops", "nn", "models", "data", "train", "eval", "viz", "testing"},
     "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "bench", "testing"},
 }
 # Packages that are slow to import, or that only one layer has business with.

@@ -2,6 +2,9 @@
 
 from torchcaps.bench import capsnet, dynamic, em, routers
 from torchcaps.bench._case import CASES, Case, Contender, around
+from torchcaps.bench.compare import compare
+from torchcaps.bench.compare_table import lines as compare_lines
+from torchcaps.bench.compare_table import markdown as compare_markdown
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
 
@@ -11,6 +14,9 @@ __all__ = [
     "Contender",
     "around",
     "capsnet",
+    "compare",
+    "compare_lines",
+    "compare_markdown",
     "dynamic",
     "em",
     "read_result",

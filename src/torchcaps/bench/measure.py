@@ -61,7 +61,12 @@ def measure_point(case: Case, point: Point, plan: Plan) -> list[Row]:
 
 def measure_memory(name: str, contender: str, point: Point) -> dict[str, float] | str:
     """Peak memory of each task in MB beyond what inputs and parameters take, or what went wrong."""
-    command = [sys.executable, "-m", "torchcaps.bench.measure", name, contender, json.dumps(dict(point))]
+    return in_own_process("torchcaps.bench.measure", name, contender, json.dumps(dict(point)))
+
+
+def in_own_process(module: str, *words: str) -> dict[str, float] | str:
+    """Run a module as a program with these words: the JSON that it prints last, or what went wrong."""
+    command = [sys.executable, "-m", module, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:

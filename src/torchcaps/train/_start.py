@@ -30,7 +30,7 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
     weights of the epoch that was best on the validation split, tested once on the test split.
     """
     _check_main_guard(recipe)
-    recipe = _from_anywhere(recipe)
+    recipe = from_anywhere(recipe)
     # Whatever is wrong with data, model or loss shows before there is a folder.
     data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
     train = data["train"]
@@ -127,7 +127,7 @@ def _test(run: Run) -> tuple[int, int]:
     return right, len(data)
 
 
-def _from_anywhere(recipe: Recipe) -> Recipe:
+def from_anywhere(recipe: Recipe) -> Recipe:
     """The recipe with the path of its data made absolute, so that the run can be used from any folder."""
     options = dict(recipe.data.options)
     if isinstance(options.get("path"), str):

@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from torchcaps.viz.comparison import comparison
 from torchcaps.viz.confusion import confusion
 from torchcaps.viz.contact_sheet import contact_sheet
 from torchcaps.viz.coupling import coupling
@@ -13,6 +14,7 @@ from torchcaps.viz.reconstructions import reconstructions
 
 __all__ = [
     "Figure",
+    "comparison",
     "confusion",
     "contact_sheet",
     "coupling",

@@ -90,5 +90,6 @@ def _gradients(axes: Axes, norms: Mapping[str, float | None]) -> None:
     axes.invert_yaxis()
     if values:
         axes.set_xscale("log")
+        axes.minorticks_off()
     axes.margins(x=0.25)
     axes.set_title("Length of the gradient by layer", **TITLE)
