@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+from torchcaps.bench.compare_table import lines, markdown, spread, summarise
+
+
+def run(seed: int, **changes: Any) -> dict[str, Any]:
+    usual = {
+        "seed": seed,
+        "status": "finished",
+        "test_accuracy": 0.97 + 0.01 * seed,
+        "val_accuracy": 0.95,
+        "epoch_seconds": 2.0,
+        "seconds": 60.0,
+        "parameters": 12345,
+        "memory_mb": 31.4 if seed == 0 else None,
+        "entropy": 0.8,
+        "changed": None,
+        "dead": 0.25,
+        "tests": {"mnist": 0.5},
+    }
+    return {**usual, **changes}
+
+
+def result(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "date": "2026-01-02T03:04:05+00:00",
+        "commit": None,
+        "versions": {"torchcaps": "0.1.0", "torch": "2.13.0"},
+        "machine": {"processor": "a processor", "threads": 2},
+        "seeds": [0, 1],
+        "tests": ["mnist"],
+        "recipe": {"model": {"name": "m"}, "data": {"name": "d"}, "trainer": {"epochs": 3}},
+        "rows": list(rows),
+    }
+
+
+def test_spread_of_one_and_of_none():
+    assert spread([0.5]) == {"mean": 0.5, "deviation": None, "count": 1}
+    assert spread([None]) is None
+
+
+def test_a_line_has_means_and_deviations():
+    header, cells = lines(result(summarise("em", {}, [run(0), run(1)])))
+    assert dict(zip(header, cells, strict=True)) == {
+        "router": "em",
+        "parameters": "12,345",
+        "test accuracy": "97.50 ± 0.71 %",
+        "on mnist": "50.00 ± 0.00 %",
+        "val accuracy": "95.00 ± 0.00 %",
+        "runs": "2",
+        "s per epoch": "2.00 ± 0.00",
+        "minutes": "1.0 ± 0.0",
+        "step, MB": "31",
+        "entropy": "0.800 ± 0.000",
+        "changed": "",
+        "dead": "25.0 ± 0.0 %",
+    }
+
+
+def failed(seed: int, error: str) -> dict[str, Any]:
+    return {"seed": seed, "status": "failed", "error": error}
+
+
+def test_notes_say_what_failed():
+    rows = [
+        summarise("a", {}, [run(0, memory_mb="killed by signal 9"), failed(1, "out of paper")]),
+        summarise("b", {}, [failed(0, "no"), failed(1, "no")]),
+        summarise("c", {}, [failed(0, "no"), failed(1, "nor this")]),
+        summarise("d", {}, [failed(0, "no")]),
+        summarise("e", {}, [run(0), run(1)]),
+    ]
+    header, *cells = lines(result(*rows))
+    assert header[-1] == "note"
+    assert [line[-1] for line in cells] == [
+        "seed 1: out of paper; memory: killed by signal 9",
+        "no",
+        "seed 0: no; seed 1: nor this",
+        "seed 0: no",
+        "",
+    ]
+    assert cells[0][2] == "97.00 %"
+    assert cells[0][8] == ""
+    assert cells[1][1:5] == [""] * 4
+
+
+def test_markdown_says_where_it_was_made():
+    text = markdown(result(summarise("em", {}, [run(0)]))).splitlines()
+    assert text[0] == (
+        "`m` on `d`, 3 epochs, seeds 0, 1; a processor, 2 threads, torch 2.13.0, "
+        "torchcaps 0.1.0 (commit unknown), 2026-01-02."
+    )
+    assert text[2].startswith("| router | parameters | test accuracy | on mnist |")
+    assert text[3].count("|") == text[2].count("|") == text[4].count("|")
