@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from torchcaps.errors import ConfigError
 from torchcaps.viz import diagnostics
@@ -13,16 +16,20 @@ def layer(name: str, **changes: Any) -> dict[str, Any]:
     return {"name": name, **usual, **changes}
 
 
+def points(line: Line2D) -> tuple[list[float], list[float]]:
+    return np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()
+
+
 def test_lines_and_bars_are_the_values():
     figure = diagnostics([layer("lower", entropy=[1.0, None, 0.5]), layer("head")], {"stem": 2.0, "head": 0.1})
     figure.canvas.draw()
     entropy, change, unused, gradients = figure.axes
-    lower, head = entropy.lines
-    assert (list(lower.get_xdata()), list(lower.get_ydata())) == ([1, 3], [1.0, 0.5])
-    assert list(head.get_ydata()) == [1.0, 0.9, 0.7]
-    assert list(change.lines[0].get_xdata()) == [2, 3]
-    assert [bar.get_height() for bar in unused.patches] == [0.25, 0.25, 0.0, 0.0]
-    assert [bar.get_width() for bar in gradients.patches] == [2.0, 0.1]
+    lower, head = map(points, entropy.lines)
+    assert lower == ([1, 3], [1.0, 0.5])
+    assert head == ([1, 2, 3], [1.0, 0.9, 0.7])
+    assert points(change.lines[0]) == ([2, 3], [0.4, 0.2])
+    assert [bar.get_height() for bar in unused.patches if isinstance(bar, Rectangle)] == [0.25, 0.25, 0.0, 0.0]
+    assert [bar.get_width() for bar in gradients.patches if isinstance(bar, Rectangle)] == [2.0, 0.1]
     assert [text.get_text() for text in gradients.get_yticklabels()] == ["stem", "head"]
 
 
