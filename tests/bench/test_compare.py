@@ -114,7 +114,7 @@ def test_ctrl_c_stops_and_the_same_call_goes_on(recipe, tmp_path, monkeypatch):
 
 def test_a_router_that_fails_is_told_and_the_others_go_on(recipe, tmp_path, monkeypatch):
     class Unfit(DynamicRouting):
-        def prepare(self, *sizes: Any) -> None:
+        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
             raise ConfigError("in_caps: expected at most 7 children, got more")
 
     class Broken(DynamicRouting):
