@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torchcaps import data, errors, eval, models, nn, ops, testing, train, viz
     from torchcaps.data import list_data, load_data
     from torchcaps.models import create_model, list_models, register_model
+    from torchcaps.nn import list_routers
     from torchcaps.types import Capsules, Routed, Trace
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ _NAMES = {
     "create_model": "models",
     "list_data": "data",
     "list_models": "models",
+    "list_routers": "nn",
     "load_data": "data",
     "register_model": "models",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "eval",
     "list_data",
     "list_models",
+    "list_routers",
     "load_data",
     "models",
     "nn",

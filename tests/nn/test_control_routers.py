@@ -32,5 +32,5 @@ def test_with_shared_weights_random_routing_takes_any_number_of_children() -> No
 def test_options_are_checked_when_the_router_is_made() -> None:
     with pytest.raises(ConfigError, match=r"^seed: expected a whole number"):
         RandomRouting(seed=-1)
-    with pytest.raises(ConfigError, match=r"^unknown option 'iters' of UniformRouting"):
+    with pytest.raises(ConfigError, match=r"^unknown option 'iters' of UniformRouting; none is known$"):
         make_router({"name": "uniform", "iters": 3})

@@ -9,7 +9,7 @@ import torch
 
 from torchcaps import ops
 from torchcaps.errors import ConfigError, UnknownNameError
-from torchcaps.nn import ROUTERS, CapsLinear, DynamicRouting, Router, make_router
+from torchcaps.nn import ROUTERS, CapsLinear, DynamicRouting, Router, list_routers, make_router
 from torchcaps.types import Capsules
 
 CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
@@ -86,3 +86,9 @@ def test_a_bare_router_does_nothing() -> None:
         router(torch.zeros(2, 6, 3, 5), CHILDREN)
     with pytest.raises(NotImplementedError):
         router.trace(torch.zeros(2, 6, 3, 5), CHILDREN)
+
+
+def test_routers_are_listed_by_pattern() -> None:
+    assert list_routers() == ROUTERS.names()
+    assert list_routers("dyn*") == ["dynamic"]
+    assert {"uniform", "random", "self_routing", "variational", "kuramoto", "em"} <= set(list_routers())

@@ -12,7 +12,7 @@ from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, MarginLoss, Reconstruc
 from torchcaps.nn.masking import mask_capsules
 from torchcaps.nn.primary import PrimaryCaps2d
 from torchcaps.nn.primary_matrix import PrimaryMatrixCaps2d
-from torchcaps.nn.routers import ROUTERS, DynamicRouting, Router, make_router
+from torchcaps.nn.routers import ROUTERS, DynamicRouting, Router, list_routers, make_router
 from torchcaps.nn.self_router import SelfRouting
 from torchcaps.nn.spread_loss import SpreadLoss
 from torchcaps.nn.standardise import Standardise
@@ -45,6 +45,7 @@ __all__ = [
     "Standardise",
     "UniformRouting",
     "VariationalRouting",
+    "list_routers",
     "make_router",
     "mask_capsules",
 ]

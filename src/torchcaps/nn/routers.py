@@ -70,6 +70,10 @@ class Router(nn.Module):
     takes_bias = False
     laws: frozenset[str] = LAWS
 
+    # Said here because the signature of a router is what its options are read from.
+    def __init__(self) -> None:
+        super().__init__()
+
     def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
         """Called once by the layer that receives this router, with its sizes; in_caps is None where it is free."""
 
@@ -129,6 +133,15 @@ class Router(nn.Module):
 
 
 ROUTERS: Registry[type[Router]] = Registry("router")
+
+
+def list_routers(pattern: str = "*") -> list[str]:
+    """The names of the routers that match a shell pattern.
+
+    >>> list_routers("*routing")
+    ['self_routing']
+    """
+    return ROUTERS.names(pattern)
 
 
 def make_router(routing: Router | str | Mapping[str, Any]) -> Router:

@@ -61,16 +61,22 @@ def kernels() -> list[Kernel]:
     return found
 
 
+def backends(algorithm: str) -> tuple[str, ...]:
+    """What an algorithm can be computed by, on some machine or other: its reference and its fast twins.
+
+    >>> backends("dynamic")
+    ('reference', 'triton', 'cpu')
+    """
+    return ("reference", *TWINS.get(algorithm, {}))
+
+
 def check_backend(backend: str, algorithm: str) -> None:
     """Raise unless the backend exists and the algorithm has it."""
     if backend not in get_args(Backend):
         raise ConfigError(f"backend: expected one of {', '.join(get_args(Backend))}, got '{backend}'")
-    twins = TWINS.get(algorithm, {})
-    if backend not in ("auto", "reference", *twins):
-        raise ConfigError(
-            f"backend: expected one of {', '.join(('auto', 'reference', *twins))} for {algorithm} routing, "
-            f"got '{backend}'"
-        )
+    known = ("auto", *backends(algorithm))
+    if backend not in known:
+        raise ConfigError(f"backend: expected one of {', '.join(known)} for {algorithm} routing, got '{backend}'")
 
 
 def choose(backend: str, algorithm: str, device: torch.device, dtype: torch.dtype) -> str:
