@@ -8,6 +8,7 @@ import pytest
 from torchcaps.data import DATASETS, Augment
 from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.models import create_model
+from torchcaps.nn import ROUTERS
 from torchcaps.train import DEFAULT_RECIPE, list_recipes, load_recipe, parse_recipe
 
 
@@ -48,6 +49,19 @@ def test_a_file_and_overrides(tmp_path):
     assert recipe.trainer.precision == "bf16-mixed"
     assert recipe.model.options == {"dropout": 0}
     assert recipe.loss.name is None
+
+
+@pytest.mark.parametrize("router", ROUTERS.names())
+def test_a_router_is_chosen_by_one_argument(router):
+    recipe = load_recipe("digits", [f"model.options.routing.name={router}"])
+    expected = {"name": "dynamic", "iters": 3} if router == "dynamic" else {"name": router}
+    assert recipe.model.options["routing"] == expected
+    create_model(recipe.model.name, (1, 28, 28), 10, **recipe.model.options)
+
+
+def test_options_beside_a_new_name_stay_in_any_order():
+    recipe = load_recipe("digits", ["model.options.routing.iters=5", "model.options.routing.name=kuramoto"])
+    assert recipe.model.options["routing"] == {"name": "kuramoto", "iters": 5}
 
 
 def test_all_mistakes_in_one_error():

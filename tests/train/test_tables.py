@@ -89,6 +89,17 @@ def test_override_makes_tables_on_the_way():
     assert table == {"a": {"b": {"c": [1, 2]}}}
 
 
+def test_a_new_name_takes_the_options_of_the_old_one_away():
+    table = {"options": {"routing": {"name": "dynamic", "iters": 3}, "decoder": "mlp"}, "data": {"name": "a", "b": 1}}
+    override(table, "options.routing.name=dynamic")
+    assert table["options"]["routing"] == {"name": "dynamic", "iters": 3}
+    override(table, "options.routing.name=uniform")
+    assert table["options"] == {"routing": {"name": "uniform"}, "decoder": "mlp"}
+    # Outside of options the rest of a table does not belong to the name.
+    override(table, "data.name=c")
+    assert table["data"] == {"name": "c", "b": 1}
+
+
 @pytest.mark.parametrize("text", ["lr", "=1", "a..b=1"])
 def test_override_without_key_or_value(text):
     with pytest.raises(ConfigError, match="override: expected key=value, got"):

@@ -24,7 +24,8 @@ class MatrixCapsNet(ImageModel):
 
     `widths` are the paper's A, B, C, D: channels of the convolution, then capsule types of the three layers. Each layer
     gets a copy of `routing`. `coordinates` turns coordinate addition on or off. `light` is the random brightness and
-    contrast that standardised images get in training, see `Standardise`.
+    contrast that standardised images get in training, see `Standardise`. Where a routing does not look at the
+    activations of children but at the lengths of their votes, the primary poses are made as long as they are active.
     """
 
     loss = "spread"
@@ -52,11 +53,15 @@ class MatrixCapsNet(ImageModel):
         self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), competition=competition)
         centres = (rows, columns) if coordinates else None
         self.head = ClassCaps(upper, num_classes, routing=copy.deepcopy(router), centres=centres)
+        self.by_length = "inactive_child_has_no_vote" not in router.laws
 
     def features(self, images: Tensor) -> Capsules:
         """The capsules below the classes, a grid [B, H, W, D, 16]."""
         self.check_images(images)
-        return self.upper(self.lower(self.primary(self.stem(images))))
+        poses, activations = self.primary(self.stem(images))
+        if self.by_length:
+            poses = poses * activations.unsqueeze(-1)  # [B, H, W, I, 16]
+        return self.upper(self.lower(Capsules(poses, activations)))
 
     def forward(self, images: Tensor) -> Capsules:
         return self.head(self.features(images))

@@ -93,6 +93,8 @@ def parse_value(text: str) -> Any:
 def override(table: dict[str, Any], text: str) -> None:
     """Set `a.b.c=value` in nested tables; a string where a table is needed is taken as its `name`.
 
+    A new name inside of `options` starts its table anew, for what else stood there were the options of the old name.
+
     >>> table = {"options": {"routing": "dynamic"}}
     >>> override(table, "options.routing.iters=1")
     >>> table
@@ -109,7 +111,10 @@ def override(table: dict[str, Any], text: str) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"override: expected a table at '{'.'.join(parts[: i + 1])}', got {inner!r} ('{text}')")
         table = inner
-    table[parts[-1]] = parse_value(value.strip())
+    new = parse_value(value.strip())
+    if parts[-1] == "name" and "options" in parts and table.get("name") != new:
+        table.clear()
+    table[parts[-1]] = new
 
 
 def dump(table: Mapping[str, Any], at: str = "") -> str:

@@ -118,7 +118,8 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
     """
     table = _read(source)
     problems: list[str] = []
-    for text in overrides:
+    # Names first: a new name takes the options of the old one away, but none that are given beside it.
+    for text in sorted(overrides, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
         try:
             override(table, text)
         except ConfigError as error:
