@@ -172,3 +172,13 @@ def test_errors_name_the_argument():
         Window((4, 4), (3, 3), pose="point")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r"children: expected a grid of at least \(3, 3\), got \(2, 5\)"):
         Window((2, 5), (3, 3))
+
+
+def test_an_offset_counts_as_far_as_a_child_is_there():
+    offsets = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    window = Window(grid=(1, 2), kernel=(1, 2), pose="vector", offsets=offsets)
+    poses, weight = torch.zeros(1, 4, 3), torch.zeros(2, 5, 3, 3)
+    presence = torch.tensor([[1.0, 0.5, 0.0, 2.0]])
+    votes = window.votes(poses, weight, presence)
+    assert votes[0, :, 0].tolist() == [[1, 2, 0], [0.5, 1, 0], [0, 0, 0], [6, 8, 0]]
+    assert torch.equal(window.votes(poses, weight, torch.ones(1, 4)), window.votes(poses, weight))

@@ -53,13 +53,12 @@ class MatrixCapsNet(ImageModel):
         self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), competition=competition)
         centres = (rows, columns) if coordinates else None
         self.head = ClassCaps(upper, num_classes, routing=copy.deepcopy(router), centres=centres)
-        self.by_length = "inactive_child_has_no_vote" not in router.laws
 
     def features(self, images: Tensor) -> Capsules:
         """The capsules below the classes, a grid [B, H, W, D, 16]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
-        if self.by_length:
+        if self.head.routing.by_length:
             poses = poses * activations.unsqueeze(-1)  # [B, H, W, I, 16]
         return self.upper(self.lower(Capsules(poses, activations)))
 

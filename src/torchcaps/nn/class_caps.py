@@ -76,7 +76,7 @@ class ClassCaps(nn.Module):
         """Route with every iteration kept."""
         window = self.window(children)
         seen = window.gather(children)
-        return self.routing.trace(window.votes(seen.poses, self.weight), seen, window=window)
+        return self.routing.trace(self.routing.votes(seen, self.weight, window), seen, window=window)
 
     def extra_repr(self) -> str:
         coordinates = self.offsets is not None

@@ -107,7 +107,7 @@ class CapsConv2d(nn.Module):
         """Route with every iteration kept; each position counts as a sample, [R, B*H'*W', ...]."""
         window = self.window(children)
         seen = window.gather(children)
-        return self.routing.trace(window.votes(seen.poses, self.weight), seen, window=window)
+        return self.routing.trace(self.routing.votes(seen, self.weight, window), seen, window=window)
 
     def extra_repr(self) -> str:
         return (

@@ -27,6 +27,7 @@ class KuramotoRouting(Router):
     """
 
     algorithm = "kuramoto"
+    takes_bias = True
     laws = Router.laws - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, gain: float = 4.0, step: float = 1.0) -> None:

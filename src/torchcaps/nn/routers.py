@@ -74,6 +74,11 @@ class Router(nn.Module):
     def __init__(self) -> None:
         super().__init__()
 
+    @property
+    def by_length(self) -> bool:
+        """Whether it takes a child's presence from the lengths of its votes, and does not look at activations."""
+        return "inactive_child_has_no_vote" not in self.laws
+
     def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
         """Called once by the layer that receives this router, with its sizes; in_caps is None where it is free."""
 
@@ -125,8 +130,12 @@ class Router(nn.Module):
                 f"backend: expected 'auto' or 'reference' for {self.algorithm} routing over a grid, got '{backend}'"
             )
         seen = window.gather(children)
-        routed = self(window.votes(seen.poses, weight), seen, window=window)
+        routed = self(self.votes(seen, weight, window), seen, window=window)
         return window.spread(routed.capsules)
+
+    def votes(self, seen: Capsules, weight: Tensor, window: ops.Window) -> Tensor:
+        """What gathered children vote; where lengths count, their offsets count as far as they are there."""
+        return window.votes(seen.poses, weight, seen.activations if self.by_length else None)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options().items())

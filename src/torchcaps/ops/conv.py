@@ -77,11 +77,11 @@ class Window:
         activations = activations.permute(0, 1, 2, 4, 5, 3).flatten(3, 5).flatten(0, 2)  # [B*H'*W', K*K*I]
         return Capsules(poses, activations)
 
-    def votes(self, poses: Tensor, weight: Tensor) -> Tensor:
+    def votes(self, poses: Tensor, weight: Tensor, presence: Tensor | None = None) -> Tensor:
         """What the gathered children [B*H'*W', K*K*I, P] vote, [B*H'*W', K*K*I, J, D].
 
         weight is [K*K*I, J, p, p] for matrices, [K*K*I, J, P, D] for vectors, or [I, ...] shared by all places of the
-        kernel.
+        kernel. With `presence` [B*H'*W', K*K*I] a child that is half there adds half of its offset.
         """
         if self.pose == "matrix":
             votes = matrix_vote(poses, weight)  # [B*H'*W', K*K*I, J, D]
@@ -90,7 +90,8 @@ class Window:
         if self.offsets is None:
             return votes
         offsets = F.pad(self.offsets.to(votes), (0, votes.shape[-1] - 2))  # [K*K, D]
-        return votes + offsets.repeat_interleave(votes.shape[1] // len(offsets), dim=0).unsqueeze(1)
+        offsets = offsets.repeat_interleave(votes.shape[1] // len(offsets), dim=0).unsqueeze(1)  # [K*K*I, 1, D]
+        return votes + (offsets if presence is None else presence[..., None, None] * offsets)
 
     def spread(self, parents: Capsules) -> Capsules:
         """The parents of all positions as a grid: [B*H'*W', J, D] becomes [B, H', W', J, D]."""

@@ -23,6 +23,15 @@ def angle(vector: Tensor) -> float:
 
 def test_one_iteration_is_uniform_routing() -> None:
     torch.testing.assert_close(kuramoto_routing(sample(), iters=1), ops.uniform_routing(sample()))
+    bias = sample(3, 4, seed=1)
+    torch.testing.assert_close(kuramoto_routing(sample(), bias=bias, iters=1), ops.uniform_routing(sample(), bias=bias))
+
+
+def test_a_bias_holds_a_parent_where_it_is() -> None:
+    bias = 1e6 * sample(3, 4, seed=1)
+    trace = ops.trace("kuramoto", sample(), bias=bias)
+    torch.testing.assert_close(trace.extras["phase"][-1, 0], bias / bias.norm(dim=-1, keepdim=True), rtol=0, atol=1e-4)
+    assert float(trace.extras["order"].min()) > 0.999
 
 
 def test_on_a_circle_it_is_kuramotos_equation() -> None:
@@ -115,8 +124,10 @@ def test_values_and_gradients_are_finite(case: str, iters: int, dtype: torch.dty
 
 
 def test_gradients_are_those_of_the_values() -> None:
-    inputs = (sample(1, 4, 2, 3).requires_grad_(), sample(2, 3, 3, seed=1).requires_grad_())
-    assert torch.autograd.gradcheck(lambda votes, omega: tuple(kuramoto_routing(votes, omega=omega)), inputs)
+    inputs = [tensor.requires_grad_() for tensor in (sample(1, 4, 2, 3), sample(2, 3, seed=2), sample(2, 3, 3, seed=1))]
+    assert torch.autograd.gradcheck(
+        lambda votes, bias, omega: tuple(kuramoto_routing(votes, bias=bias, omega=omega)), inputs
+    )
 
 
 def test_errors_name_the_argument() -> None:
@@ -126,5 +137,7 @@ def test_errors_name_the_argument() -> None:
         kuramoto_routing(sample(), gain=-1.0)
     with pytest.raises(ConfigError, match=r"^step: expected a finite number of at least 0, got inf$"):
         kuramoto_routing(sample(), step=math.inf)
+    with pytest.raises(ShapeError, match=r"^bias: expected \(3, 4\), got \(4,\)$"):
+        kuramoto_routing(sample(), bias=torch.zeros(4))
     with pytest.raises(ShapeError, match=r"^omega: expected \(3, 4, 4\), got \(4, 4\)$"):
         kuramoto_routing(sample(), omega=torch.zeros(4, 4))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_bias, check_votes
 from torchcaps.types import Routed
 
 
@@ -41,6 +41,7 @@ def _turn(phase: Tensor, force: Tensor, step: float) -> Tensor:
 def kuramoto_steps(
     votes: Tensor,
     *,
+    bias: Tensor | None = None,
     omega: Tensor | None = None,
     iters: int = 3,
     gain: float = 4.0,
@@ -49,6 +50,7 @@ def kuramoto_steps(
 ) -> Iterator[Step]:
     """Synchronise, and give each iteration as it ends; see `kuramoto_routing`."""
     check_votes(votes)
+    check_bias(bias, votes)
     check_kuramoto_options(iters, gain, step)
     parents, size = votes.shape[2:]
     if omega is not None and omega.shape != (parents, size, size):
@@ -61,7 +63,10 @@ def kuramoto_steps(
         coupling = softmax(logits)  # [B, I, J]
         weight = coupling * amplitude  # [B, I, J]
         field = torch.einsum("bij,bijd->bjd", weight, child)  # [B, J, D]
-        mean = _ratio(field, weight.sum(dim=1).unsqueeze(-1))  # [B, J, D], as long as the children are of one phase
+        total = weight.sum(dim=1)  # [B, J]
+        if bias is not None:
+            field, total = field + bias, total + torch.linalg.vector_norm(bias, dim=-1)  # [B, J, D], [B, J]
+        mean = _ratio(field, total.unsqueeze(-1))  # [B, J, D], as long as the children are of one phase
         if parent is None:
             parent = _direction(field)  # [B, J, D]
         else:
@@ -79,6 +84,7 @@ def kuramoto_steps(
 def kuramoto_routing(
     votes: Tensor,
     *,
+    bias: Tensor | None = None,
     omega: Tensor | None = None,
     iters: int = 3,
     gain: float = 4.0,
@@ -97,11 +103,12 @@ def kuramoto_routing(
 
     votes [B, I, J, D] and omega [J, D, D], of which the antisymmetric part Omega = omega - omega^T counts, give poses
     [B, J, D], activations [B, J] and coupling [B, I, J]; a trace has the `order` parameter and the `phase` of the
-    parents. One iteration is uniform routing. `softmax` as in `dynamic_routing`.
+    parents. A bias [J, D] is one more vote, which is never shared and never turns. One iteration is uniform routing.
+    `softmax` as in `dynamic_routing`.
 
     >>> out = kuramoto_routing(torch.randn(2, 6, 3, 4), iters=3)
     >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
     (torch.Size([2, 3, 4]), True)
     """
-    last = last_step(kuramoto_steps(votes, omega=omega, iters=iters, gain=gain, step=step, softmax=softmax))
+    last = last_step(kuramoto_steps(votes, bias=bias, omega=omega, iters=iters, gain=gain, step=step, softmax=softmax))
     return Routed(last.poses, last.activations, last.coupling)
