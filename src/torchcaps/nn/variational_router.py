@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps import ops
-from torchcaps.errors import ConfigError
 from torchcaps.nn.routers import ROUTERS, Router, prepared, unprepared
+from torchcaps.ops._steps import check_iters
 from torchcaps.ops.em.reference import Covariance
 from torchcaps.types import Capsules
 
@@ -40,8 +40,7 @@ class VariationalRouting(Router):
         scatter: float = 1.0,
     ) -> None:
         super().__init__()
-        if iters < 1:
-            raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+        check_iters(iters)
         self.iters = iters
         self.prior = ops.Prior(covariance, concentration, strength, scatter)
         self.prior.check()

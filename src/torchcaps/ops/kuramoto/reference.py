@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
 from torchcaps.ops.votes import check_bias, check_votes
 from torchcaps.types import Routed
 
 
 def check_kuramoto_options(iters: int, gain: float, step: float) -> None:
     """Raise unless there is at least one iteration, and gain and step are numbers of at least 0."""
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    check_iters(iters)
     for name, value in (("gain", gain), ("step", step)):
         if not 0 <= value < float("inf"):
             raise ConfigError(f"{name}: expected a finite number of at least 0, got {value}")

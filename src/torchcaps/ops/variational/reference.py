@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
+from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
 from torchcaps.ops.em.reference import Covariance
 from torchcaps.ops.votes import check_activations, check_votes
 from torchcaps.types import Routed
@@ -116,8 +116,7 @@ def variational_steps(
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if beta.shape != votes.shape[2:3]:
             raise ShapeError(f"{name}: expected {tuple(votes.shape[2:3])}, got {tuple(beta.shape)}")
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    check_iters(iters)
     prior.check()
     logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
     for iteration in range(iters):
