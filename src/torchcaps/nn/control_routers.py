@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchcaps.nn.routers import ROUTERS, Router
+from torchcaps.nn.routers import ROUTERS, SquashRouting
 from torchcaps.ops.uniform.random import check_random_options
 
-# The votes carry the children's activations already, as in dynamic routing; and there is nothing to iterate.
-_LAWS = Router.laws - {"inactive_child_has_no_vote", "iterations_are_counted", "one_iteration_is_uniform"}
+# There is nothing to iterate.
+_LAWS = SquashRouting.laws - {"iterations_are_counted", "one_iteration_is_uniform"}
 
 
 @ROUTERS.register("uniform")
-class UniformRouting(Router):
+class UniformRouting(SquashRouting):
     """No routing: every child gives every parent the same share; see `ops.uniform_routing`.
 
     >>> import torch
@@ -22,7 +22,6 @@ class UniformRouting(Router):
     """
 
     algorithm = "uniform"
-    takes_bias = True
     laws = _LAWS
 
     def options(self) -> dict[str, Any]:
@@ -30,7 +29,7 @@ class UniformRouting(Router):
 
 
 @ROUTERS.register("random")
-class RandomRouting(Router):
+class RandomRouting(SquashRouting):
     """Routing by lot: shares drawn once from a seed, the same for all samples; see `ops.random_routing`.
 
     Child n of a layer has the same shares however many children there are. Layers with the same seed and number of
@@ -43,7 +42,6 @@ class RandomRouting(Router):
     """
 
     algorithm = "random"
-    takes_bias = True
     laws = _LAWS - {"permuting_children_changes_nothing", "permuting_parents_permutes"}
 
     def __init__(self, *, seed: int = 0, spread: float = 1.0) -> None:

@@ -20,7 +20,8 @@ class CapsLinear(nn.Module):
     vector to each parent before it is squashed, as the released code of Sabour et al. 2017 does.
 
     `backend` says what computes: `auto` the fastest available for the device and type, `reference` the definition (the
-    one to take for second derivatives, forward-mode derivatives, vmap and ONNX), `cpu` or `triton` that twin only.
+    one to take for second derivatives, forward-mode derivatives, vmap and ONNX), `lean`, `cpu` or `triton` that twin
+    only, where the router has it.
 
     >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing=DynamicRouting(iters=3))
     >>> layer(Capsules(torch.randn(2, 1152, 8), torch.ones(2, 1152))).poses.shape

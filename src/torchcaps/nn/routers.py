@@ -169,8 +169,24 @@ def make_router(routing: Router | str | Mapping[str, Any]) -> Router:
     return router(**options)
 
 
+class SquashRouting(Router):
+    """What routers share whose parents are squashed sums of votes: activations are lengths, a bias has its place."""
+
+    takes_bias = True
+    # The votes carry the children's activations already.
+    laws = LAWS - {"inactive_child_has_no_vote"}
+
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
+        poses = _dispatch.route(backend, self.algorithm, children.poses, weight, bias, self.options())  # [B, J, D]
+        if poses is None:
+            return super().route(children, weight, bias=bias)
+        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+
+
 @ROUTERS.register("dynamic")
-class DynamicRouting(Router):
+class DynamicRouting(SquashRouting):
     """Routing by agreement (Sabour et al. 2017); see `ops.dynamic_routing` for the options.
 
     The children's activations are the lengths of their poses, so that the votes carry them already.
@@ -182,8 +198,6 @@ class DynamicRouting(Router):
     """
 
     algorithm = "dynamic"
-    takes_bias = True
-    laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, leaky: bool = False, grad: GradMode = "all") -> None:
         super().__init__()
@@ -196,11 +210,3 @@ class DynamicRouting(Router):
 
     def options(self) -> dict[str, Any]:
         return {"iters": self.iters, "leaky": self.leaky, "grad": self.grad}
-
-    def route(
-        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
-    ) -> Capsules:
-        poses = _dispatch.route(backend, self.algorithm, children.poses, weight, bias, self.options())  # [B, J, D]
-        if poses is None:
-            return super().route(children, weight, bias=bias)
-        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))

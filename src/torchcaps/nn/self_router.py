@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps import ops
 from torchcaps.nn.routers import ROUTERS, Router, prepared, unprepared
+from torchcaps.ops import _dispatch
 from torchcaps.types import Capsules
 
 
@@ -49,13 +50,20 @@ class SelfRouting(Router):
     def options(self) -> dict[str, Any]:
         return {}
 
+    def learned(self) -> dict[str, Any]:
+        """The parameters, as the routing in `ops` names them."""
+        return {"route_weight": prepared(self.route_weight), "route_bias": prepared(self.route_bias)}
+
     def inputs(
         self, votes: Tensor, children: Capsules, *, bias: Tensor | None, window: ops.Window | None
     ) -> dict[str, Any]:
-        return {
-            **super().inputs(votes, children, bias=bias, window=window),
-            "activations": children.activations,
-            "poses": children.poses,
-            "route_weight": prepared(self.route_weight),
-            "route_bias": prepared(self.route_bias),
-        }
+        given = super().inputs(votes, children, bias=bias, window=window)
+        return {**given, "activations": children.activations, "poses": children.poses, **self.learned()}
+
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
+        twin = _dispatch.twin(backend, self.algorithm, children.poses, weight)
+        if twin is None:
+            return super().route(children, weight)
+        return twin.route(children.poses, weight, activations=children.activations, **self.learned())

@@ -15,15 +15,18 @@ from torchcaps.ops.dynamic import cpu, triton
 from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.kmeans import cpu as kmeans_cpu
 from torchcaps.ops.self_attention import cpu as self_attention_cpu
+from torchcaps.ops.self_routing import lean as self_routing_lean
+from torchcaps.ops.uniform import lean as uniform_lean
+from torchcaps.ops.uniform import random_lean
 from torchcaps.ops.votes import check_poses_and_weight
 
-Backend = Literal["auto", "reference", "cpu", "triton"]
+Backend = Literal["auto", "reference", "lean", "cpu", "triton"]
 
 # The twins of each algorithm. A twin is a module with three functions (`cpu` has a fourth, `why_missing`, since it can
 # be absent from a machine that it could serve):
-#   route(poses, weight, **inputs) -> the parents as Capsules, differentiable in all inputs; for dynamic routing, which
-#     has activations that follow from the poses, route(poses, weight, bias, **options) -> the poses [B, J, D]; or, for
-#     grids, convolve(children, weight, window, **options) -> the parents;
+#   route(poses, weight, **inputs) -> the parents as Capsules, differentiable in all inputs; for dynamic routing and the
+#     controls, whose activations follow from the poses, route(poses, weight, bias, **options) -> the poses [B, J, D];
+#     or, for grids, convolve(children, weight, window, **options) -> the parents;
 #   why_not(device, dtype) -> None when it can serve them, otherwise the reason and the remedy;
 #   describe() -> what there is to say about it where it is available (`avx512`).
 TWINS: dict[str, dict[str, ModuleType]] = {
@@ -32,6 +35,9 @@ TWINS: dict[str, dict[str, ModuleType]] = {
     "kmeans": {"cpu": kmeans_cpu},
     "attention": {"cpu": attention_cpu},
     "self_attention": {"cpu": self_attention_cpu},
+    "random": {"lean": random_lean},
+    "self_routing": {"lean": self_routing_lean},
+    "uniform": {"lean": uniform_lean},
 }
 
 _warned = False
