@@ -86,3 +86,8 @@ def add_router(name: str, title: str, copies: float) -> None:
 add_router("kmeans", "k-means routing", 5)
 add_router("attention", "inverted dot-product attention", 5)
 add_router("self_attention", "self-attention routing", 5)
+add_router("self_routing", "self-routing", 3)
+add_router("variational", "variational Bayes", 15)
+add_router("kuramoto", "synchronisation", 12)
+add_router("uniform", "uniform routing", 3)
+add_router("random", "random routing", 3)
