@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from torchcaps.errors import ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
@@ -53,9 +55,16 @@ class CapsNet(ImageModel):
         self.decoder = decoder
 
     def features(self, images: Tensor) -> Capsules:
-        """The primary capsules, a grid [B, H, W, I, 8]."""
+        """The primary capsules, a grid [B, H, W, I, 8].
+
+        Where the routing looks at the activations of children, their poses say the direction alone, at a deviation of
+        one: as long as they are active, and so near zero at first, all would seem to vote alike.
+        """
         self.check_images(images)
-        return self.primary(self.stem(images))
+        poses, activations = self.primary(self.stem(images))
+        if not self.head.routing.by_length:
+            poses = math.sqrt(poses.shape[-1]) * F.normalize(poses, dim=-1)  # [B, H, W, I, 8]
+        return Capsules(poses, activations)
 
     def forward(self, images: Tensor) -> Capsules:
         return self.head(self.features(images))
