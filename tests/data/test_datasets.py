@@ -10,7 +10,7 @@ from torchcaps.errors import ConfigError, UnknownNameError
 
 
 def test_top_level_names():
-    assert tc.list_data("d*") == ["digits"]
+    assert tc.list_data("digit*") == ["digit_pairs", "digits"]
     assert len(tc.load_data("digits", "val")) == 500
 
 

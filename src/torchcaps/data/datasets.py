@@ -44,8 +44,8 @@ DATASETS: Registry[Dataset] = Registry("data set")
 def list_data(pattern: str = "*") -> list[str]:
     """The names of the data sets that match a shell pattern.
 
-    >>> list_data("*mnist")
-    ['emnist', 'fashion_mnist', 'kmnist', 'mnist']
+    >>> list_data("digit*")
+    ['digit_pairs', 'digits']
     """
     return DATASETS.names(pattern)
 

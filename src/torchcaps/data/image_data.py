@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torchcaps.data.transforms import crop
 from torchcaps.errors import DataError, ShapeError
+
+
+class Batch(NamedTuple):
+    """Some images of a data set, and what is known of them.
+
+    Where two things are in one image there are two labels, and `sources` shows each thing as it is alone.
+    """
+
+    images: Tensor  # uint8 [B, C, H, W]
+    labels: Tensor  # int64 [B], or [B, 2]
+    sources: Tensor | None  # uint8 [B, 2, C, H, W]
+    meta: dict[str, Tensor]  # each [B]
+
+    def cropped(self, size: int) -> Batch:
+        """The same with the centre of every image and source."""
+        sources = None if self.sources is None else crop(self.sources, size)
+        return self._replace(images=crop(self.images, size), sources=sources)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
     """One part of a data set, whole in memory: images as bytes, a class number each, and where they came from.
 
-    `meta` holds what else is known of each image (a viewpoint, an instance), one tensor [N] per name.
+    `meta` holds what else is known of each image (a viewpoint, an instance), one tensor [N] per name. Data that are not
+    in memory (`DrawnData`, `ShardData`) are ImageData too: whoever goes through images with `batch` or `batches`
+    can use them all.
 
     >>> data = ImageData.from_arrays(np.zeros((6, 28, 28), np.uint8), [0, 1, 2, 0, 1, 2])
     >>> len(data), data.image_shape, data.num_classes
@@ -120,20 +140,37 @@ class ImageData:
     def __len__(self) -> int:
         return len(self.images)
 
-    def subset(self, indices: Tensor | Sequence[int]) -> ImageData:
+    @property
+    def num_labels(self) -> int:
+        """How many things are in an image: 1, or 2 where labels are [N, 2]."""
+        return 1
+
+    def batch(self, indices: Tensor | Sequence[int]) -> Batch:
         """The images at these places, in this order, or where a mask [N] is true."""
-        at = torch.as_tensor(indices)
-        # An empty list would be taken for floats.
-        at = at if at.dtype == torch.bool else at.to(torch.int64)  # [n]
-        return ImageData(
-            name=self.name,
-            split=self.split,
-            images=self.images[at],
-            labels=self.labels[at],
-            class_names=self.class_names,
-            origin=self.origin,
-            meta={name: values[at] for name, values in self.meta.items()},
-        )
+        at = places(indices)  # [n]
+        meta = {name: values[at] for name, values in self.meta.items()}
+        return Batch(self.images[at], self.labels[at], None, meta)
+
+    def batches(self, batch_size: int) -> Iterator[Batch]:
+        """All images in order, so many at a time."""
+        for start in range(0, len(self), batch_size):
+            yield self.batch(torch.arange(start, min(start + batch_size, len(self))))
+
+    def subset(self, indices: Tensor | Sequence[int]) -> ImageData:
+        """The same data with only the images at these places, in this order, or where a mask [N] is true."""
+        chosen = self.batch(indices)
+        return replace(self, images=chosen.images, labels=chosen.labels, meta=chosen.meta)
+
+    def cropped(self, size: int) -> ImageData:
+        """The same data with only the centre of each image, size x size."""
+        return replace(self, images=crop(self.images, size))
+
+
+def places(indices: Tensor | Sequence[int]) -> Tensor:
+    """Places as int64, or a mask as it is."""
+    at = torch.as_tensor(indices)
+    # An empty list would be taken for floats.
+    return at if at.dtype == torch.bool else at.to(torch.int64)
 
 
 def to_float(images: Tensor) -> Tensor:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from torchcaps.data.image_data import ImageData
+
+# Of data that are not in memory, so many are looked at.
+_ENOUGH = 10_000
 
 
 def describe(data: ImageData) -> dict[str, Any]:
@@ -17,9 +21,14 @@ def describe(data: ImageData) -> dict[str, Any]:
     >>> summary["images"], summary["image_shape"], summary["classes"]["7"]
     (1000, [1, 28, 28], 100)
     """
-    counts = torch.bincount(data.labels, minlength=data.num_classes).tolist()  # [J]
-    # Counting bytes needs no copy of the images as floats.
-    seen = torch.bincount(data.images.flatten(), minlength=256)  # [256]
+    # Where there are more, these say as much.
+    part = data if len(data) <= _ENOUGH or type(data) is ImageData else data.subset(range(_ENOUGH))
+    counts = torch.zeros(data.num_classes, dtype=torch.int64)  # [J]
+    seen = torch.zeros(256, dtype=torch.int64)  # [256]
+    for batch in part.batches(1024):
+        counts += torch.bincount(batch.labels.flatten(), minlength=data.num_classes)
+        # Counting bytes needs no copy of the images as floats.
+        seen += torch.bincount(batch.images.flatten(), minlength=256)
     values = seen.nonzero().flatten().tolist() or [0]
     total = max(1, int(seen.sum()))
     mean = float((seen * torch.arange(256)).sum() / total)
@@ -29,8 +38,9 @@ def describe(data: ImageData) -> dict[str, Any]:
         "origin": data.origin,
         "images": len(data),
         "image_shape": list(data.image_shape),
-        "classes": dict(zip(data.class_names, counts, strict=True)),
+        "counted": len(part),
+        "classes": dict(zip(data.class_names, counts.tolist(), strict=True)),
         "pixels": {"min": values[0], "max": values[-1], "mean": round(mean, 2)},
-        "meta": {name: sorted(values.unique().tolist()) for name, values in data.meta.items()},
-        "megabytes": round(data.images.nbytes / 1e6, 1),
+        "meta": {name: sorted(values.unique().tolist()) for name, values in part.meta.items()},
+        "megabytes": round(len(data) * math.prod(data.image_shape) / 1e6, 1),
     }

@@ -14,6 +14,7 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 from torchcaps.data import ImageData, crop, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel
+from torchcaps.nn import answers, right_answers
 
 Progress = Callable[[int, int], None]
 
@@ -24,18 +25,20 @@ class Evaluation:
 
     data: ImageData
     activations: Tensor  # [N, J]
-    confusion: Tensor  # [J, J], rows are true classes, columns predicted ones
+    # Rows are true classes, columns predicted ones; where there are two in an image, those that were found lie on the
+    # diagonal and the missed ones in the columns of what was said instead.
+    confusion: Tensor  # [J, J]
     seconds: float
 
     @property
     def predictions(self) -> Tensor:
-        """The most active class of each image, [N]."""
-        return self.activations.argmax(dim=-1)
+        """The most active class of each image, [N]; the two most active, [N, 2], where two things are in an image."""
+        return answers(self.activations, self.data.num_labels)
 
     @property
     def right(self) -> Tensor:
         """Which predictions are right, [N]."""
-        return self.predictions == self.data.labels
+        return right_answers(self.activations, self.data.labels)
 
     @property
     def count(self) -> int:
@@ -44,8 +47,8 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """The share of images whose class was found."""
-        return int(self.confusion.trace()) / self.count
+        """The share of images whose class was found, or both classes where there are two: no half credit."""
+        return int(self.right.sum()) / self.count
 
     @property
     def error(self) -> float:
@@ -85,7 +88,8 @@ def evaluate(
 ) -> Evaluation:
     """Run a model over a data set, without augmentation and without gradients.
 
-    An image's class is the most active class capsule: argmax_j a_j. With `crops`, each (down, right) from the centre,
+    An image's class is the most active class capsule: argmax_j a_j; where two things are in an image, both of the two
+    most active ones must be right. With `crops`, each (down, right) from the centre,
     images larger than the model takes are seen at all these places and the activations are averaged
     (`data.CROPS_13`, Hinton et al. 2018, section 5). `progress(done, total)` is called after each batch.
 
@@ -104,8 +108,19 @@ def evaluate(
         )
     started = time.perf_counter()
     activations = _activations(model, data, batch_size, crops, progress)  # [N, J]
-    confusion = multiclass_confusion_matrix(activations.argmax(dim=-1), data.labels, model.num_classes)  # [J, J]
+    said, true = answers(activations, data.num_labels), data.labels
+    if data.num_labels > 1:
+        said, true = _matched(said, true)
+    confusion = multiclass_confusion_matrix(said.flatten(), true.flatten(), model.num_classes)  # [J, J]
     return Evaluation(data, activations, confusion, time.perf_counter() - started)
+
+
+def _matched(said: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    """Both [N, 2] in an order in which what was found stands beside itself."""
+    said, true = said.sort(dim=1).values, true.sort(dim=1).values
+    # In order, only the smaller of one may be the larger of the other.
+    crossed = (said[:, 0] == true[:, 1]) | (said[:, 1] == true[:, 0])  # [N]
+    return torch.where(crossed[:, None], said.flip(1), said), true
 
 
 @torch.inference_mode()
@@ -122,8 +137,8 @@ def _activations(
     parts: list[Tensor] = []
     done = 0
     try:
-        for images in data.images.split(batch_size):
-            images = to_float(images.to(device))  # [B, C, H, W]
+        for batch in data.batches(batch_size):
+            images = to_float(batch.images.to(device))  # [B, C, H, W]
             views = [images] if crops is None else [crop(images, model.image_shape[-1], *place) for place in crops]
             seen = torch.stack([model(view).activations for view in views])  # [views, B, J]
             parts.append(seen.mean(dim=0).cpu())  # [B, J]

@@ -12,6 +12,7 @@ from torchcaps import viz
 from torchcaps._registry import Registry
 from torchcaps.data import to_float
 from torchcaps.errors import ConfigError
+from torchcaps.eval._pairs import pair_examples
 from torchcaps.eval.diagnostics import Diagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation
 from torchcaps.eval.perturb import OFFSETS, perturb
@@ -94,8 +95,8 @@ def _confusion(subject: Subject) -> Picture:
         viz.confusion(evaluation.confusion, names),
         "Confusion matrix",
         f"Each row is a true class, each column a prediction; shade is the share of the row. {most}",
-        f"Confusion matrix of {len(names)} classes: {int(evaluation.confusion.trace())} of {evaluation.count} on the "
-        f"diagonal. {most}",
+        f"Confusion matrix of {len(names)} classes: {int(evaluation.confusion.trace())} of {int(evaluation.confusion.sum())} on "
+        f"the diagonal. {most}",
     )
 
 
@@ -103,8 +104,10 @@ def _confusion(subject: Subject) -> Picture:
 @torch.inference_mode()
 def _reconstructions(subject: Subject) -> Picture:
     model, evaluation = subject.model, subject.evaluation
+    if evaluation.data.num_labels == 2:
+        return _overlays(subject)
     places, targets = examples(evaluation)
-    images = to_float(evaluation.data.images[places])
+    images = to_float(evaluation.data.batch(places).images)
     decoded = model.decode(model(images), targets)
     labels, predictions = evaluation.data.labels[places], evaluation.predictions[places]
     names = evaluation.data.class_names
@@ -120,13 +123,30 @@ def _reconstructions(subject: Subject) -> Picture:
     )
 
 
+def _overlays(subject: Subject) -> Picture:
+    model, evaluation = subject.model, subject.evaluation
+    places, targets = pair_examples(evaluation)
+    images = to_float(evaluation.data.batch(places).images)
+    capsules = model(images)
+    decoded = torch.stack([model.decode(capsules, classes) for classes in targets.unbind(1)], dim=1)
+    labels, predictions = evaluation.data.labels[places], evaluation.predictions[places]
+    return Picture(
+        viz.overlays(images, decoded, labels, predictions, targets, evaluation.data.class_names),
+        "Reconstructions",
+        "Two capsules of each image, each decoded by itself, in red and green over the image. Wrong predictions, in "
+        "orange, are decoded twice: from the predictions and from the labels. A star marks a class that is neither: "
+        "its capsule should hold nothing of the image.",
+        f"{len(places)} pictures of test images, each above what the decoder made of two of its class capsules.",
+    )
+
+
 @PICTURES.register("perturbations")
 @torch.inference_mode()
 def _perturbations(subject: Subject) -> Picture:
     model, evaluation = subject.model, subject.evaluation
     place = clearest(evaluation)
-    images = perturb(model, model(to_float(evaluation.data.images[place : place + 1])))
-    name = evaluation.data.class_names[int(evaluation.predictions[place])]
+    images = perturb(model, model(to_float(evaluation.data.batch([place]).images)))
+    name = evaluation.data.class_names[int(evaluation.activations[place].argmax())]
     return Picture(
         viz.perturbations(images, OFFSETS),
         "What the dimensions stand for",
@@ -142,9 +162,9 @@ def _perturbations(subject: Subject) -> Picture:
 def _coupling(subject: Subject) -> Picture:
     model, evaluation = subject.model, subject.evaluation
     place = clearest(evaluation)
-    trace = model.trace(to_float(evaluation.data.images[place : place + 1]))
+    trace = model.trace(to_float(evaluation.data.batch([place]).images))
     names = evaluation.data.class_names
-    name = names[int(evaluation.data.labels[place])]
+    name = " and ".join(names[label] for label in evaluation.data.labels[place].view(-1).tolist())
     before, after = (float(trace.activations[step, 0].max()) for step in (0, -1))
     return Picture(
         viz.coupling(trace, class_names=names),

@@ -1,6 +1,7 @@
 """Modules that hold parameters and call ops: capsule layers, routers, decoders, losses."""
 
 from torchcaps.nn.agreement_routers import AttentionRouting, KMeansRouting, SelfAttentionRouting
+from torchcaps.nn.answers import answers, right_answers
 from torchcaps.nn.class_caps import ClassCaps
 from torchcaps.nn.control_routers import RandomRouting, UniformRouting
 from torchcaps.nn.conv import CapsConv2d
@@ -45,7 +46,9 @@ __all__ = [
     "Standardise",
     "UniformRouting",
     "VariationalRouting",
+    "answers",
     "list_routers",
     "make_router",
     "mask_capsules",
+    "right_answers",
 ]

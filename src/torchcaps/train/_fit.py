@@ -70,6 +70,7 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         seed=recipe.seed,
         rank=rank,
         world=world,
+        epoch_size=recipe.data.epoch_size,
     )
     keeper = Keeper(run.path, recipe.trainer.checkpoint_every, Vitals(val, recipe.data.augment))
     newest = newest_checkpoint(run.checkpoints)

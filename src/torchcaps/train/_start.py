@@ -13,6 +13,7 @@ import torch
 from torchcaps.data import BatchLoader, load_data
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models._weights import save_weights
+from torchcaps.nn import right_answers
 from torchcaps.train._checkpoints import newest_checkpoint
 from torchcaps.train._fit import fit
 from torchcaps.train._keeper import Stopped
@@ -121,9 +122,8 @@ def _test(run: Run) -> tuple[int, int]:
     model = run.load_model().to(device)
     data = run.load_data("test")
     right = 0
-    for images, labels in BatchLoader(data, run.recipe.data.batch_size):
-        guess = model(images.to(device)).activations.argmax(dim=-1).cpu()  # [B]
-        right += int((guess == labels).sum())
+    for images, labels, *_ in BatchLoader(data, run.recipe.data.batch_size):
+        right += int(right_answers(model(images.to(device)).activations.cpu(), labels).sum())
     return right, len(data)
 
 

@@ -13,7 +13,7 @@ from torchcaps._registry import check_options
 from torchcaps.data import ImageData
 from torchcaps.data.loader import mix_seed
 from torchcaps.models import ImageModel, create_model
-from torchcaps.nn import LOSSES, ReconstructionLoss
+from torchcaps.nn import LOSSES, ReconstructionLoss, right_answers
 from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe
 from torchcaps.train.schedule import lr_factor
 
@@ -23,7 +23,8 @@ _OPTIMISERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
 }
 
-Batch = tuple[Tensor, Tensor]
+# Images and labels; where labels are [B, 2], also what each of the two things looks like alone, [B, 2, C, H, W].
+Batch = tuple[Tensor, ...]
 
 
 def make_model(recipe: Recipe, data: ImageData) -> ImageModel:
@@ -73,12 +74,15 @@ class TrainModule(LightningModule):
             self._step("val", batch)
 
     def _step(self, part: str, batch: Batch) -> Tensor:
-        images, labels = batch
+        images, labels = batch[:2]
         capsules = self.model(images)
         loss = self.loss(capsules, labels)
         if self.model.decoder is not None and self.reconstruction.weight:
-            loss = loss + self.reconstruction(self.model.decode(capsules, labels), images)
-        right = (capsules.activations.argmax(dim=-1) == labels).sum()
+            # Where two things are in one image, each is redrawn by itself, as it looks alone.
+            pairs = [(labels, images)] if labels.dim() == 1 else zip(labels.unbind(1), batch[2].unbind(1), strict=True)
+            for classes, targets in pairs:
+                loss = loss + self.reconstruction(self.model.decode(capsules, classes), targets)
+        right = right_answers(capsules.activations, labels).sum()
         sums = torch.stack([loss.detach().float() * len(labels), right, right.new_tensor(len(labels))])  # [3]
         self.totals[part] = self.totals[part].to(sums.device) + sums
         return loss

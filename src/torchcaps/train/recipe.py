@@ -29,11 +29,16 @@ class ModelRecipe:
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Which images: a data set's name and options, the size of the global batch, the augmentation in training."""
+    """Which images: a data set's name and options, the size of the global batch, the augmentation in training.
+
+    An epoch is a pass through the data, or `epoch_size` images: for data too large to pass through between two
+    validations.
+    """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = field(default=128, metadata={"least": 1})
+    epoch_size: int | None = field(default=None, metadata={"least": 1})
     augment: Augment = field(default_factory=Augment)
 
 

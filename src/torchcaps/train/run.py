@@ -7,12 +7,12 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from torchcaps.data import ImageData, crop, load_data
+from torchcaps.data import ImageData, load_data
 from torchcaps.errors import CheckpointError
 from torchcaps.models import ImageModel, create_model
 from torchcaps.models._weights import load_weights
@@ -128,7 +128,7 @@ class Run:
         """One part of the data of the run, cropped to what the model sees unless asked for as stored."""
         data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
         size = self.recipe.data.augment.crop
-        return data if stored or not size else replace(data, images=crop(data.images, size))
+        return data if stored or not size else data.cropped(size)
 
     def load_model(self) -> ImageModel:
         """The trained model, ready to answer."""

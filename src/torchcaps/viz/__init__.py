@@ -8,6 +8,7 @@ from torchcaps.viz.contact_sheet import contact_sheet
 from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
+from torchcaps.viz.overlays import overlays
 from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.reconstructions import reconstructions
@@ -20,6 +21,7 @@ __all__ = [
     "coupling",
     "curves",
     "diagnostics",
+    "overlays",
     "pair",
     "perturbations",
     "reconstructions",

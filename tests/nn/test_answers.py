@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchcaps.errors import ShapeError
+from torchcaps.nn import answers, right_answers
+
+SAID = torch.tensor([[0.1, 0.7, 0.9], [0.8, 0.1, 0.9], [0.5, 0.4, 0.3]])
+
+
+def test_the_most_active_answer():
+    assert answers(SAID).tolist() == [2, 2, 0]
+    assert answers(SAID, 2).tolist() == [[2, 1], [2, 0], [0, 1]]
+
+
+def test_both_must_be_right_in_any_order():
+    assert right_answers(SAID, torch.tensor([2, 0, 0])).tolist() == [True, False, True]
+    labels = torch.tensor([[1, 2], [1, 2], [1, 0]])
+    assert right_answers(SAID, labels).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 1, 1)])
+def test_labels_of_no_use(shape):
+    with pytest.raises(ShapeError, match=r"labels: expected \[B\] or \[B, 2\], got \(3, "):
+        right_answers(SAID, torch.zeros(shape, dtype=torch.int64))
