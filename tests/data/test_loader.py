@@ -121,3 +121,55 @@ def test_fewer_images_than_processes():
 def test_batch_that_cannot_be_shared(size):
     with pytest.raises(ConfigError, match=f"batch_size: expected a multiple of the 2 processes, got {size}"):
         BatchLoader(numbered(8), size, world=2)
+
+
+def numbers(loader) -> list[int]:
+    return torch.cat([images[:, 0, 1, 1] for images, _ in loader]).mul(255).round().int().tolist()
+
+
+def test_short_epochs_go_on_where_the_last_one_ended():
+    loader = BatchLoader(numbered(16), 4, shuffle=True, seed=1, epoch_size=8)
+    assert len(loader) == 2
+    first, second, third = (numbers(loader) for _ in range(3))
+    assert sorted(first + second) == list(range(16))
+    # The third begins a pass of its own.
+    whole = BatchLoader(numbered(16), 4, shuffle=True, seed=1)
+    assert numbers(whole) == first + second
+    assert numbers(whole)[:8] == third
+
+
+def test_an_epoch_may_be_longer_than_a_pass():
+    loader = BatchLoader(numbered(8), 4, shuffle=True, epoch_size=12)
+    seen = numbers(loader)
+    assert len(seen) == 12
+    assert sorted(seen[:8]) == list(range(8))
+
+
+def test_an_order_too_long_to_be_made_whole_has_everything_once(monkeypatch):
+    monkeypatch.setattr("torchcaps.data.loader._WHOLE_ORDER", 10)
+    loader = BatchLoader(numbered(30), 5, shuffle=True, seed=3)
+    first, second = numbers(loader), numbers(loader)
+    assert sorted(first) == sorted(second) == list(range(30))
+    assert first not in (second, list(range(30)))
+    resumed = BatchLoader(numbered(30), 5, shuffle=True, seed=3)
+    resumed.load_state_dict({"epoch": 0, "position": 4})
+    assert numbers(resumed) == first[20:]
+
+
+def test_sources_are_moved_as_their_image_is():
+    from torchcaps import load_data
+
+    data = load_data("multimnist", "val", source="digits")
+    for shuffle, augment in ((True, Augment(shift=3, rotate=10.0, flip=True)), (False, Augment(crop=30))):
+        images, labels, sources = next(iter(BatchLoader(data, 20, shuffle=shuffle, augment=augment)))
+        assert labels.shape == (20, 2)
+        assert sources.shape == (20, 2, *images.shape[1:])
+        # Where a sum is not clipped, whatever is linear keeps it the sum of its sources.
+        close = (sources.sum(dim=1) - images).abs() < 0.02
+        assert close[images < 0.7].float().mean() > 0.97
+
+
+@pytest.mark.parametrize(("size", "shuffle"), [(3, True), (8, False)])
+def test_an_epoch_of_less_than_a_batch_or_of_data_in_order(size, shuffle):
+    with pytest.raises(ConfigError, match=f"epoch_size: expected at least one batch of 4 images .*, got {size}"):
+        BatchLoader(numbered(8), 4, shuffle=shuffle, epoch_size=size)

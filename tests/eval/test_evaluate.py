@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torchcaps import create_model
-from torchcaps.data import ImageData
+from torchcaps.data import Batch, DrawnData, ImageData
 from torchcaps.errors import ConfigError
 from torchcaps.eval import evaluate
 from torchcaps.models import ImageModel
@@ -93,3 +93,35 @@ def test_crops_are_averaged() -> None:
     data = ImageData.from_arrays(images.numpy(), [1], class_names=["a", "b", "c"], name="written", split="test")
     assert evaluate(Reader(), data, crops=[(0, 0)]).activations.tolist() == [[0, 1, 0]]
     assert evaluate(Reader(), data, crops=[(0, 0), (-1, -1)]).activations.tolist() == [[0, 0.5, 0.5]]
+
+
+class Says(ImageModel):
+    """Gives these activations, image after image."""
+
+    def __init__(self, activations: list[list[float]]) -> None:
+        super().__init__((1, 2, 2), len(activations[0]))
+        self.here = torch.nn.Parameter(torch.zeros(()))
+        self.answers = iter(torch.tensor(activations))
+
+    def forward(self, images: Tensor) -> Capsules:
+        activations = torch.stack([next(self.answers) for _ in images])
+        return Capsules(activations.unsqueeze(-1), activations)
+
+
+def pairs(labels: list[list[int]]) -> DrawnData:
+    def draw(numbers: Tensor) -> Batch:
+        images = torch.zeros(len(numbers), 1, 2, 2, dtype=torch.uint8)
+        return Batch(images, torch.tensor(labels)[numbers], None, {})
+
+    return DrawnData("pairs", "test", tuple("abcd"), "made up", len(labels), draw)
+
+
+def test_of_two_things_both_must_be_found() -> None:
+    model = Says([[0.9, 0.8, 0, 0], [0.8, 0, 0.9, 0], [0, 0, 0.9, 0.8], [0, 0.8, 0.9, 0]])
+    result = evaluate(model, pairs([[0, 1], [0, 1], [1, 0], [2, 1]]))
+    assert result.right.tolist() == [True, False, False, True]
+    assert result.predictions.tolist() == [[0, 1], [2, 0], [2, 3], [2, 1]]
+    # What was found lies on the diagonal; what was missed, in the column of what was said instead.
+    assert result.confusion.tolist() == [[2, 0, 1, 0], [0, 2, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert result.accuracy == 0.5
+    assert result.per_class == {"a": 2 / 3, "b": 0.5, "c": 1.0, "d": None}

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from torchcaps.data import ImageData
+from torchcaps import create_model
+from torchcaps.data import ImageData, load_data
 from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.eval import PICTURES, Diagnosis, Evaluation, LayerDiagnosis, Subject, diagnose, draw, evaluate
 from torchcaps.eval.pictures import clearest, examples
@@ -18,7 +19,7 @@ def said(digits: ImageData, predictions: list[int], sure: list[float]) -> Evalua
     activations = torch.nn.functional.one_hot(torch.tensor(predictions), 10) * torch.tensor(sure)[:, None]
     confusion = torch.zeros(10, 10, dtype=torch.int64)
     data = dataclasses.replace(digits, images=digits.images[: len(sure)], labels=torch.arange(len(sure)) % 3)
-    return Evaluation(data, activations, confusion, 0.0)
+    return Evaluation(data, activations, data.labels, confusion, 0.0)
 
 
 def test_right_ones_of_all_classes_come_first_then_wrong_ones_twice(digits: ImageData) -> None:
@@ -78,3 +79,13 @@ def replace_layers(found: Diagnosis, *layers: LayerDiagnosis) -> Diagnosis:
 def test_an_unknown_picture_is_named(model: ImageModel, digits: ImageData) -> None:
     with pytest.raises(UnknownNameError, match=r"^unknown picture 'curve'; did you mean 'curves'\?$"):
         draw("curve", Subject(model, evaluate(model, digits), METRICS))
+
+
+@pytest.mark.parametrize("what", PICTURES.names())
+def test_every_picture_of_pairs(what: str) -> None:
+    data = load_data("multimnist", "test", source="digits").subset(range(0, 1000, 25))
+    torch.manual_seed(0)
+    model = create_model("capsnet_small", (1, 36, 36)).eval()
+    picture = draw(what, Subject(model, evaluate(model, data), METRICS))
+    picture.figure.canvas.draw()
+    assert ("green" in picture.caption) == (what == "reconstructions")

@@ -42,6 +42,21 @@ def test_class_numbers_and_presences_say_the_same(loss: torch.nn.Module) -> None
     torch.testing.assert_close(loss(caps, labels), loss(caps, torch.eye(4)[labels]))
 
 
+@pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
+def test_the_numbers_of_two_classes_say_the_same_as_presences(loss: torch.nn.Module) -> None:
+    caps = lengths(torch.rand(3, 5).tolist())
+    labels = torch.tensor([[3, 0], [1, 2], [4, 3]])
+    there = torch.zeros(3, 5).scatter(1, labels, 1.0)
+    torch.testing.assert_close(loss(caps, labels), loss(caps, there))
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 6), (3, 3), (2, 2), (3, 1, 1)])
+def test_labels_of_no_use(shape: tuple[int, ...]) -> None:
+    words = r"labels: expected \(3,\) class numbers or \(3, 5\) presences, got \("
+    with pytest.raises(ShapeError, match=words):
+        MarginLoss()(lengths(torch.rand(3, 5).tolist()), torch.zeros(shape, dtype=torch.int64))
+
+
 def test_cross_entropy_by_hand() -> None:
     caps = Capsules(torch.tensor([[[1.0], [2.0], [0.0]]]), torch.zeros(1, 3))
     total = math.e + math.e**2 + 1

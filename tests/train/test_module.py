@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchcaps.data import load_data, to_float
+from torchcaps.data import BatchLoader, load_data, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.nn import MarginLoss
 from torchcaps.train import load_recipe
@@ -77,3 +77,21 @@ def test_the_optimiser_is_the_recipes(name, cls):
     group = configured["optimizer"].param_groups[0]
     assert type(configured["optimizer"]).__name__ == cls
     assert (group["initial_lr"], group["lr"], group["weight_decay"]) == (0.5, 0.1, 0.25)
+
+
+def test_each_of_two_digits_is_redrawn_by_itself_from_its_own_capsule():
+    data = load_data("multimnist", "val", source="digits")
+    images, labels, sources = batch = next(iter(BatchLoader(data, 6)))
+    torch.manual_seed(0)
+    recipe = load_recipe("multimnist", ["data.options.source=digits", "loss.reconstruction=0.02"])
+    made = TrainModule(make_model(recipe, data), recipe, total_steps=10)
+    capsules = made.model(images)
+    expected = MarginLoss()(capsules, torch.zeros(6, 10).scatter(1, labels, 1.0))
+    for k in range(2):
+        errors = made.model.decode(capsules, labels[:, k]) - sources[:, k]
+        expected = expected + 0.02 * errors.square().sum() / 6
+    torch.testing.assert_close(made.training_step(batch, 0), expected)
+    both = [set(said) == set(true) for said, true in zip(
+        capsules.activations.topk(2).indices.tolist(), labels.tolist(), strict=True
+    )]  # fmt: skip
+    assert made.totals["train"].tolist()[1:] == [sum(both), 6]

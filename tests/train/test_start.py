@@ -334,3 +334,44 @@ def test_checkpoints_that_vanish(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.train._start.fit", lambda run, progress: None)
     with pytest.raises(CheckpointError, match="run: expected a checkpoint of the last epoch, got none in"):
         start(recipe(*CNN), tmp_path / "run")
+
+
+@pytest.fixture
+def few_digits(monkeypatch):
+    from torchcaps.data import load_digits
+
+    monkeypatch.setattr(
+        "torchcaps.data._generated.load_digits", lambda split: load_digits(split).subset(range(0, 500, 20))
+    )
+
+
+@pytest.mark.parametrize("name", ["multimnist", "digit_pairs"])
+def test_pairs_are_trained_on_and_a_killed_run_ends_the_same(few_digits, tmp_path, monkeypatch, name):
+    small = ["data.options.source=digits", "data.batch_size=4", "data.epoch_size=12", "trainer.epochs=2"]
+    more = [f"data.name={name}", "trainer.checkpoint_every=2", "trainer.accelerator=cpu", "data.augment.shift=1"]
+    recipe = load_recipe("multimnist", [*small, *more])
+    whole = start(recipe, tmp_path / "whole")
+    assert whole.metrics()["step"] == [3, 6]
+    assert whole.record["images"] == {"train": 25_000, "val": 25, "test": 25}
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 5)
+        with pytest.raises(Killed):
+            start(recipe, tmp_path / "killed")
+    run = resume(tmp_path / "killed")
+    assert same_rows(run, whole)
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_run_stops_at_the_accuracy_that_was_asked_for(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=12", "trainer.stop_at=0.4"), tmp_path / "run")
+    accuracies = run.metrics()["val_accuracy"]
+    assert len(accuracies) < 12
+    assert accuracies[-1] >= 0.4 > max([0, *accuracies[:-1]])
+    assert run.results["best"]["epoch"] == len(accuracies)
+    assert resume(run.path).results == run.results
+
+
+def test_a_run_that_never_gets_there_goes_to_its_end(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=1", "trainer.stop_at=1.5"), tmp_path / "run")
+    assert run.status == "finished"
+    assert len(run.metrics()["epoch"]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
+from torchcaps.cli._protocol import run_protocol
 from torchcaps.cli._verb import Verb
 from torchcaps.cli._words import add_run, read_options
 from torchcaps.errors import ConfigError
@@ -34,6 +35,11 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="NAME", help="another data set than the run's own (`torchcaps data` lists them)"
     )
+    parser.add_argument(
+        "--protocol",
+        metavar="NAME",
+        help="corruptions; overlap (of a run on multimnist), affine (translated_mnist), viewpoints (smallnorb)",
+    )
 
 
 def _run(args: Namespace, out: Output) -> int:
@@ -42,6 +48,11 @@ def _run(args: Namespace, out: Output) -> int:
     from torchcaps.train import Run
 
     run = Run.open(args.run)
+    if args.protocol is not None:
+        if args.data is not None or args.options or args.split != "test" or args.crops != 1:
+            raise ConfigError("--protocol: expected nothing but the run, whose test part it takes, got more words")
+        run_protocol(run, args.protocol, out)
+        return 0
     model = run.load_model()
     if args.data is None and args.options:
         raise ConfigError(f"option: expected --data NAME before options of a data set, got '{args.options[0]}'")
@@ -116,12 +127,13 @@ VERB = Verb(
     summary="test a trained network, class by class",
     description="Runs the network of a finished run over a part of its data, by default the test part that no "
     "choice was made on, and says which share of each class it found. With --data it is tested on "
-    "other images of the same classes.",
+    "other images of the same classes, with --protocol in one of the ways of the papers.",
     examples=(
         ("torchcaps eval runs/NAME", "the held-out test part"),
         ("torchcaps eval runs/NAME --diagnostics", "and what routing does in each layer"),
         ("torchcaps eval runs/NAME --data mnist", "all 10,000 test digits of MNIST"),
         ("torchcaps eval runs/NAME --data folder path=my/pictures", "images of your own"),
+        ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
     ),
     configure=_configure,
     run=_run,

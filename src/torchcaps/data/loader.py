@@ -35,10 +35,10 @@ class BatchLoader:
     augmented as the image is.
 
     With `shuffle` each pass through the data has a new order, augmented at random, and what does not fill its last
-    batch is left out; without it everything comes, in order, with the fixed part of `augment` alone. An epoch is a pass,
-    or `epoch_size` images, and the next epoch goes on from there. Order and augmentation are drawn for the global batch
-    and process `rank` of `world` takes its slice, so that many processes together see what one would. `state_dict` is
-    the position, no more.
+    batch is left out; without it everything comes, in order, with the fixed part of `augment` alone. An epoch is a
+    pass, or `epoch_size` images, and the next epoch goes on from there. Order and augmentation are drawn for the global
+    batch and process `rank` of `world` takes its slice, so that many processes together see what one would.
+    `state_dict` is the position, no more.
 
     >>> from torchcaps.data import load_data
     >>> images, labels = next(iter(BatchLoader(load_data("digits", "val"), 32)))

@@ -17,7 +17,7 @@ def pair_examples(evaluation: Evaluation) -> tuple[Tensor, Tensor]:
     more, with one label exchanged for the most active class that is neither label nor prediction (Sabour et al. 2017,
     fig. 5): nothing of it should be in the image.
     """
-    labels, said = evaluation.data.labels, evaluation.predictions  # [N, 2]
+    labels, said = evaluation.labels, evaluation.predictions  # [N, 2]
     right = evaluation.right.nonzero().squeeze(1)
     wrong = (~evaluation.right).nonzero().squeeze(1)[:WRONG]
     # Where none is right, the wrong ones show what a capsule holds that has nothing to say.

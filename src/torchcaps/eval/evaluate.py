@@ -25,6 +25,7 @@ class Evaluation:
 
     data: ImageData
     activations: Tensor  # [N, J]
+    labels: Tensor  # [N], or [N, 2] where two things are in an image
     # Rows are true classes, columns predicted ones; where there are two in an image, those that were found lie on the
     # diagonal and the missed ones in the columns of what was said instead.
     confusion: Tensor  # [J, J]
@@ -38,7 +39,7 @@ class Evaluation:
     @property
     def right(self) -> Tensor:
         """Which predictions are right, [N]."""
-        return right_answers(self.activations, self.data.labels)
+        return right_answers(self.activations, self.labels)
 
     @property
     def count(self) -> int:
@@ -107,12 +108,12 @@ def evaluate(
             f"data: expected {model.num_classes} classes, as the model has, got {data.num_classes} ({data.name})"
         )
     started = time.perf_counter()
-    activations = _activations(model, data, batch_size, crops, progress)  # [N, J]
-    said, true = answers(activations, data.num_labels), data.labels
+    activations, labels = _ask(model, data, batch_size, crops, progress)  # [N, J], [N] or [N, 2]
+    said, true = answers(activations, data.num_labels), labels
     if data.num_labels > 1:
         said, true = _matched(said, true)
     confusion = multiclass_confusion_matrix(said.flatten(), true.flatten(), model.num_classes)  # [J, J]
-    return Evaluation(data, activations, confusion, time.perf_counter() - started)
+    return Evaluation(data, activations, labels, confusion, time.perf_counter() - started)
 
 
 def _matched(said: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,17 +125,18 @@ def _matched(said: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.inference_mode()
-def _activations(
+def _ask(
     model: ImageModel,
     data: ImageData,
     batch_size: int,
     crops: Sequence[tuple[int, int]] | None,
     progress: Progress | None,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     parts: list[Tensor] = []
+    labels: list[Tensor] = []
     done = 0
     try:
         for batch in data.batches(batch_size):
@@ -142,9 +144,10 @@ def _activations(
             views = [images] if crops is None else [crop(images, model.image_shape[-1], *place) for place in crops]
             seen = torch.stack([model(view).activations for view in views])  # [views, B, J]
             parts.append(seen.mean(dim=0).cpu())  # [B, J]
+            labels.append(batch.labels)
             done += len(images)
             if progress is not None:
                 progress(done, len(data))
     finally:
         model.train(was_training)
-    return torch.cat(parts)  # [N, J]
+    return torch.cat(parts), torch.cat(labels)  # [N, J], [N] or [N, 2]

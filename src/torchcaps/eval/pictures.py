@@ -51,7 +51,7 @@ def examples(evaluation: Evaluation) -> tuple[Tensor, Tensor]:
 
     A wrong one is decoded from its prediction and from its label, as in figure 3 of Sabour et al. 2017. Both are [N].
     """
-    labels, predictions = evaluation.data.labels, evaluation.predictions
+    labels, predictions = evaluation.labels, evaluation.predictions
     right = evaluation.right.nonzero().squeeze(1)
     # The first image of every class comes before the second of any.
     turns = torch.zeros_like(right)
@@ -95,8 +95,8 @@ def _confusion(subject: Subject) -> Picture:
         viz.confusion(evaluation.confusion, names),
         "Confusion matrix",
         f"Each row is a true class, each column a prediction; shade is the share of the row. {most}",
-        f"Confusion matrix of {len(names)} classes: {int(evaluation.confusion.trace())} of {int(evaluation.confusion.sum())} on "
-        f"the diagonal. {most}",
+        f"Confusion matrix of {len(names)} classes: {int(evaluation.confusion.trace())} of "
+        f"{int(evaluation.confusion.sum())} on the diagonal. {most}",
     )
 
 
@@ -109,7 +109,7 @@ def _reconstructions(subject: Subject) -> Picture:
     places, targets = examples(evaluation)
     images = to_float(evaluation.data.batch(places).images)
     decoded = model.decode(model(images), targets)
-    labels, predictions = evaluation.data.labels[places], evaluation.predictions[places]
+    labels, predictions = evaluation.labels[places], evaluation.predictions[places]
     names = evaluation.data.class_names
     wrong = int((labels != predictions).sum()) // 2
     figure = viz.reconstructions(images, decoded, labels, predictions, targets, names)
@@ -129,7 +129,7 @@ def _overlays(subject: Subject) -> Picture:
     images = to_float(evaluation.data.batch(places).images)
     capsules = model(images)
     decoded = torch.stack([model.decode(capsules, classes) for classes in targets.unbind(1)], dim=1)
-    labels, predictions = evaluation.data.labels[places], evaluation.predictions[places]
+    labels, predictions = evaluation.labels[places], evaluation.predictions[places]
     return Picture(
         viz.overlays(images, decoded, labels, predictions, targets, evaluation.data.class_names),
         "Reconstructions",
@@ -164,7 +164,7 @@ def _coupling(subject: Subject) -> Picture:
     place = clearest(evaluation)
     trace = model.trace(to_float(evaluation.data.batch([place]).images))
     names = evaluation.data.class_names
-    name = " and ".join(names[label] for label in evaluation.data.labels[place].view(-1).tolist())
+    name = " and ".join(names[label] for label in evaluation.labels[place].view(-1).tolist())
     before, after = (float(trace.activations[step, 0].max()) for step in (0, -1))
     return Picture(
         viz.coupling(trace, class_names=names),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,18 +20,18 @@ LOSSES: Registry[type[nn.Module]] = Registry("loss")
 def presence(labels: Tensor, like: Tensor) -> Tensor:
     """Which classes are there, as [B, J] of zeros and ones.
 
-    From class numbers [B], or [B, K] where K < J classes are in one image, or from [B, J] as it is.
+    From class numbers [B], or [B, 2] where two classes are in one image, or from [B, J] as it is.
     """
     if labels.shape == like.shape:
         return labels.to(like.dtype)  # [B, J]
-    several = labels.dim() == 2 and labels.shape[1] < like.shape[1]
-    if len(labels) != len(like) or not (labels.dim() == 1 or several):
+    two = labels.dim() == 2 and labels.shape[1] == 2 and labels.dtype == torch.int64
+    if labels.shape[:1] != like.shape[:1] or not (labels.dim() == 1 or two):
         raise ShapeError(
             f"labels: expected {tuple(like.shape[:1])} class numbers or {tuple(like.shape)} presences, "
             f"got {tuple(labels.shape)}"
         )
     there = F.one_hot(labels, like.shape[1]).to(like.dtype)
-    return there.amax(dim=1) if several else there  # [B, J]
+    return there.amax(dim=1) if two else there  # [B, J]
 
 
 @LOSSES.register("margin")
@@ -39,7 +40,7 @@ class MarginLoss(nn.Module):
 
     L_k = T_k max(0, present - a_k)^2 + absent_weight (1 - T_k) max(0, a_k - absent)^2, summed over classes, mean over
     the batch (Sabour et al. 2017, eq. 4). Labels are class numbers [B]; where several classes are in one image
-    they are the numbers of all, [B, K], or presences [B, J].
+    they are the numbers of two, [B, 2], or presences [B, J].
 
     >>> import torch
     >>> caps = Capsules(torch.zeros(1, 2, 4), torch.tensor([[0.9, 0.1]]))

@@ -72,7 +72,8 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         world=world,
         epoch_size=recipe.data.epoch_size,
     )
-    keeper = Keeper(run.path, recipe.trainer.checkpoint_every, Vitals(val, recipe.data.augment))
+    vitals = Vitals(val, recipe.data.augment)
+    keeper = Keeper(run.path, recipe.trainer.checkpoint_every, vitals, stop_at=recipe.trainer.stop_at)
     newest = newest_checkpoint(run.checkpoints)
     with _quiet(), keeper.listening(alone=world == 1):
         torch.manual_seed(recipe.seed)

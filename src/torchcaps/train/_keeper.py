@@ -28,10 +28,13 @@ class Keeper(Callback):
     was written to the folder after it is written again.
     """
 
-    def __init__(self, folder: Path, checkpoint_every: int, vitals: Vitals | None = None) -> None:
+    def __init__(
+        self, folder: Path, checkpoint_every: int, vitals: Vitals | None = None, *, stop_at: float | None = None
+    ) -> None:
         self.folder = folder
         self.checkpoint_every = checkpoint_every
         self.vitals = vitals
+        self.stop_at = stop_at
         self.rows: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
         self.stop_asked = False
@@ -84,6 +87,8 @@ class Keeper(Callback):
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:
             write_metrics(self.folder, self.rows)
+        if self.stop_at is not None and val_accuracy >= self.stop_at:
+            trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
         self._save(trainer)

@@ -95,8 +95,9 @@ def _end_state(run: Run) -> Mapping[str, Any] | None:
     newest = newest_checkpoint(run.checkpoints)
     if newest is None:
         return None
-    state = newest[1]["callbacks"]["Keeper"]
-    return state if len(state["rows"]) == run.recipe.trainer.epochs else None
+    state, trainer = newest[1]["callbacks"]["Keeper"], run.recipe.trainer
+    enough = trainer.stop_at is not None and state["best"] and state["best"]["val_accuracy"] >= trainer.stop_at
+    return state if enough or len(state["rows"]) == trainer.epochs else None
 
 
 def _finish(run: Run, state: Mapping[str, Any]) -> None:

@@ -67,9 +67,14 @@ class OptimRecipe:
 
 @dataclass(frozen=True)
 class TrainerRecipe:
-    """How long, on what, in which precision, and after how many steps the state is saved."""
+    """How long, on what, in which precision, and after how many steps the state is saved.
+
+    `stop_at` ends a run early, after the first epoch with this accuracy on the validation part: so networks are
+    compared at the same accuracy.
+    """
 
     epochs: int = field(default=10, metadata={"least": 1})
+    stop_at: float | None = field(default=None, metadata={"above": 0})
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = field(default=1, metadata={"least": 1})
     precision: Literal["32-true", "64-true", "bf16-true", "16-mixed", "bf16-mixed"] = "32-true"

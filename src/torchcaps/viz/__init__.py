@@ -8,6 +8,7 @@ from torchcaps.viz.contact_sheet import contact_sheet
 from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
+from torchcaps.viz.findings import findings
 from torchcaps.viz.overlays import overlays
 from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
@@ -21,6 +22,7 @@ __all__ = [
     "coupling",
     "curves",
     "diagnostics",
+    "findings",
     "overlays",
     "pair",
     "perturbations",

@@ -1,4 +1,4 @@
-"""Two things in one image, each decoded by itself: red and green over the image, as in figure 5 of Sabour et al. 2017."""
+"""Two things in one image, each decoded by itself, in red and green: figure 5 of Sabour et al. 2017."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""What a protocol found: bars where there is one accuracy per line, curves where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from torchcaps.errors import ShapeError
+from torchcaps.viz._style import ACCENT, INK, LABEL, MUTED, NOTE, TITLE, WARM, calm, new_figure, shorten
+
+_COLOURS = (ACCENT, WARM, INK, MUTED, "#c9a227")
+_LINES = ("-", "--", ":")
+
+
+def findings(
+    names: Sequence[str], columns: Sequence[str], accuracies: Sequence[Sequence[float]], title: str = ""
+) -> Figure:
+    """Draw accuracies [lines][columns] from 0 to 1, one line per name.
+
+    >>> len(findings(["familiar", "novel"], ["accuracy"], [[0.9], [0.7]]).axes[0].patches)
+    2
+    """
+    if not names or len(accuracies) != len(names) or any(len(line) != len(columns) for line in accuracies):
+        raise ShapeError(
+            f"accuracies: expected {len(names)} lines of {len(columns)} values, one line for each name, got "
+            f"{[len(line) for line in accuracies]}"
+        )
+    bars = len(columns) == 1
+    figure = new_figure(6.4, 0.9 + 0.36 * len(names) if bars else 4.0)
+    axes = calm(figure.add_subplot(), grid=not bars)
+    if bars:
+        places = range(len(names))
+        values = [line[0] for line in accuracies]
+        axes.barh(places, values, color=ACCENT, height=0.6)
+        axes.set_yticks(places, [shorten(name, 28) for name in names])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.12)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_xlabel(columns[0], **LABEL)
+        for place, value in zip(places, values, strict=True):
+            axes.text(value + 0.01, place, f"{value:.2%}", va="center", **NOTE)
+    else:
+        for number, (name, line) in enumerate(zip(names, accuracies, strict=True)):
+            colour, style = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+            axes.plot(columns, line, color=colour, linestyle=style, marker="o", markersize=3, linewidth=1.4, label=name)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_xlabel("severity", **LABEL)
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if title:
+        axes.set_title(title, **TITLE)
+    return figure
