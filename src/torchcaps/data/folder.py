@@ -47,13 +47,8 @@ def load_folder(
     the images, and at least one, make a part that has no folder of its own.
     """
     root = Path(path).expanduser()
-    if channels not in (None, 1, 3):
-        raise ConfigError(f"channels: expected 1 or 3, got {channels!r}")
-    for name, fraction in (("val_fraction", val_fraction), ("test_fraction", test_fraction)):
-        if not 0 < fraction < 0.5:
-            raise ConfigError(f"{name}: expected a number above 0 and below 0.5, got {fraction!r}")
     parts = find_images(root, {"val": val_fraction, "test": test_fraction})
-    shape = _image_shape(parts, image_size, channels)
+    shape = image_shape_of(parts, image_size, channels)
     class_names = tuple(parts["train"])
     wanted = [parts[part] for part in split.split("+")]
     files = [(file, k) for part in wanted for k, name in enumerate(class_names) for file in part.get(name, [])]
@@ -72,6 +67,9 @@ def load_folder(
 
 def find_images(root: Path, fractions: dict[str, float]) -> dict[str, Files]:
     """The image files of `train`, `val` and `test`, by class."""
+    for part, fraction in fractions.items():
+        if not 0 < fraction < 0.5:
+            raise ConfigError(f"{part}_fraction: expected a number above 0 and below 0.5, got {fraction!r}")
     if not root.is_dir():
         raise DataError(f"{root}: expected a folder of images with one sub-folder per class, got no such folder")
     if not (root / "train").is_dir():
@@ -113,7 +111,7 @@ def _draw_parts(files: Files, folder: Path, fractions: dict[str, float]) -> dict
                 f"{folder / name}: expected at least {len(fractions) + 1} images, one for each of "
                 f"{', '.join(parts)}, got {len(found)}"
             )
-        order = sorted(found, key=lambda file: _draw(file.relative_to(folder)))
+        order = sorted(found, key=lambda file: draw_key(file.relative_to(folder)))
         start = 0
         for part, fraction in fractions.items():
             count = max(1, round(fraction * len(found)))
@@ -123,13 +121,17 @@ def _draw_parts(files: Files, folder: Path, fractions: dict[str, float]) -> dict
     return parts
 
 
-def _draw(name: Path) -> bytes:
+def draw_key(name: Path) -> bytes:
+    """What images are drawn and mixed by: a checksum of the name, the same on every machine."""
     return hashlib.sha256(name.as_posix().encode()).digest()
 
 
-def _image_shape(
+def image_shape_of(
     parts: dict[str, Files], image_size: int | Sequence[int] | None, channels: int | None
 ) -> tuple[int, int, int]:
+    """The shape that all images of a folder are brought to: what was asked for, else the most common one."""
+    if channels not in (None, 1, 3):
+        raise ConfigError(f"channels: expected 1 or 3, got {channels!r}")
     if image_size is not None and channels is not None:
         return channels, *_sides(image_size)
     # Over all parts, so that training and test images come out in the same shape.

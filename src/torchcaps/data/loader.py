@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
 
 from torchcaps.data._draws import permuted
 from torchcaps.data.augment import Augment
 from torchcaps.data.image_data import ImageData, to_float
+from torchcaps.data.shards import ShardData
 from torchcaps.errors import ConfigError, DataError
 
 # Up to here an order is made whole; beyond, each batch of it is computed when it is needed.
@@ -28,7 +30,7 @@ def mix_seed(*numbers: int) -> int:
     return int(low) | int(high) << 32
 
 
-class BatchLoader:
+class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
     """Iterates images and labels in batches, float [B, C, H, W] in [0, 1] and int64 [B].
 
     Where an image holds two things, labels are [B, 2] and a third tensor shows each of them alone, [B, 2, C, H, W],
@@ -38,7 +40,8 @@ class BatchLoader:
     batch is left out; without it everything comes, in order, with the fixed part of `augment` alone. An epoch is a
     pass, or `epoch_size` images, and the next epoch goes on from there. Order and augmentation are drawn for the global
     batch and process `rank` of `world` takes its slice, so that many processes together see what one would.
-    `state_dict` is the position, no more.
+    `state_dict` is the position, no more. `torch.utils.data.DataLoader(loader, batch_size=None, num_workers=2)` reads
+    the same batches ahead in worker processes, which share them out among themselves.
 
     >>> from torchcaps.data import load_data
     >>> images, labels = next(iter(BatchLoader(load_data("digits", "val"), 32)))
@@ -96,10 +99,12 @@ class BatchLoader:
         if self._position and not self._restored:
             self.epoch, self._position = self.epoch + 1, 0
         self._restored = False
+        worker = get_worker_info()
         while self._position < len(self):
             number = self._position
             self._position += 1
-            yield self._batch(number)
+            if worker is None or number % worker.num_workers == worker.id:
+                yield self._batch(number)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass is: its epoch, and how many batches of it have been given out."""
@@ -117,6 +122,8 @@ class BatchLoader:
         if not self.shuffle:
             return torch.arange(start, stop)
         seed = mix_seed(self.seed, turn)
+        if isinstance(self.data, ShardData):
+            return self.data.shuffled(seed, start, stop)
         if len(self.data) > _WHOLE_ORDER:
             return torch.from_numpy(permuted(seed, np.arange(start, stop), len(self.data)))
         if self._shuffled is None or self._shuffled[0] != turn:

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import gc
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+import torchcaps as tc
+from torchcaps.data import BatchLoader, ShardData, load_shards, make_shards
+from torchcaps.data.shards import INDEX
+from torchcaps.errors import ConfigError, DataError, ShapeError
+
+COUNT = 48
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 images of 4x4 in two classes that say their number, 48 of them for training, in shards of 7."""
+    root = tmp_path_factory.mktemp("made")
+    for number in range(60):
+        file = root / "images" / ("even", "odd")[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), number, np.uint8)).save(file)
+    return make_shards(root / "images", root / "shards", shard_size=7)
+
+
+@pytest.fixture
+def copy(shards: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(shards, tmp_path / "copy")
+
+
+def numbers(batches) -> list[int]:
+    return [round(value * 255) for images, _ in batches for value in images[:, 0, 0, 0].tolist()]
+
+
+def test_it_is_image_data(shards):
+    data = tc.load_data("shards", "train", path=shards)
+    assert isinstance(data, ShardData)
+    assert (len(data), data.image_shape, data.class_names) == (COUNT, (1, 4, 4), ("even", "odd"))
+    assert torch.equal(data.images[:, 0, 0, 0] % 2, data.labels)
+    assert {len(tc.load_data("shards", part, path=shards)) for part in ("val", "test")} == {6}
+    assert len(tc.load_data("shards", "train+val", path=shards)) == COUNT + 6
+    whole = data.images[:, 0, 0, 0].tolist()
+    assert len(set(whole)) == COUNT
+    assert data.batch([40, 0, 13]).images[:, 0, 0, 0].tolist() == [whole[40], whole[0], whole[13]]
+    assert [len(batch.labels) for batch in data.batches(20)] == [20, 20, 8]
+    assert torch.equal(data.subset(data.labels == 1).images, data.images[data.labels == 1])
+
+
+def test_a_pass_has_everything_once_in_an_order_of_its_own(shards):
+    loader = BatchLoader(load_shards("train", shards, buffer=20), 8, shuffle=True, seed=2)
+    first, second = numbers(loader), numbers(loader)
+    stored = load_shards("train", shards).images[:, 0, 0, 0].tolist()
+    assert sorted(first) == sorted(second) == sorted(stored)
+    assert len({tuple(order) for order in (first, second, stored)}) == 3
+
+
+def test_shuffling_keeps_to_its_buffer(shards):
+    data = load_shards("train", shards, buffer=14)
+    order = data.shuffled(5, 0, COUNT)
+    assert sorted(order.tolist()) == list(range(COUNT))
+    # A window of 14 images touches three shards at most.
+    assert all(len({number // 7 for number in window.tolist()}) <= 3 for window in order.split(14))
+    parts = torch.cat([data.shuffled(5, start, min(start + 5, COUNT)) for start in range(0, COUNT, 5)])
+    assert torch.equal(parts, order)
+    assert not torch.equal(data.shuffled(6, 0, COUNT), order)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_two_processes_with_two_workers_each_see_everything_once(shards, shuffle):
+    data = load_shards("train", shards, buffer=20)
+    seen = []
+    for rank in range(2):
+        loader = BatchLoader(data, 8, shuffle=shuffle, seed=3, rank=rank, world=2)
+        ahead = DataLoader(loader, batch_size=None, num_workers=2)
+        mine = [(images.clone(), labels.clone()) for images, labels in ahead]
+        assert numbers(mine) == numbers(BatchLoader(data, 8, shuffle=shuffle, seed=3, rank=rank, world=2))
+        seen += numbers(mine)
+    assert len(seen) == COUNT
+    assert sorted(seen) == sorted(data.images[:, 0, 0, 0].tolist())
+
+
+@pytest.mark.parametrize("position", range(1, 6))
+def test_goes_on_in_the_middle_of_an_epoch(shards, position):
+    def make() -> BatchLoader:
+        return BatchLoader(load_shards("train", shards, buffer=20), 8, shuffle=True, seed=4)
+
+    whole = numbers(make())
+    begun = make()
+    iterator = iter(begun)
+    seen = numbers([next(iterator) for _ in range(position)])
+    resumed = make()
+    resumed.load_state_dict(begun.state_dict())
+    assert seen + numbers(resumed) == whole
+
+
+def test_crops(shards):
+    data = load_shards("val", shards).cropped(2)
+    assert data.image_shape == (1, 2, 2)
+    assert data.batch([0]).images.shape == (1, 1, 2, 2)
+    with pytest.raises(ShapeError, match="images: expected at least 9x9 pixels"):
+        data.cropped(9)
+
+
+# It leaves its files to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_reads_what_we_write(shards):
+    webdataset = pytest.importorskip("webdataset")
+    urls = [str(file) for file in sorted(shards.glob("train-*.tar"))]
+    samples = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False).decode("l8"))
+    data = load_shards("train", shards)
+    gc.collect()
+    assert [sample["cls"] for sample in samples] == data.labels.tolist()
+    assert all((sample["png"] == image[0].numpy()).all() for sample, image in zip(samples, data.images, strict=True))
+
+
+def test_we_read_what_webdataset_writes(tmp_path):
+    webdataset = pytest.importorskip("webdataset")
+    with webdataset.TarWriter(str(tmp_path / "a.tar")) as writer:
+        for number in range(5):
+            image = Image.fromarray(np.full((4, 4, 3), number, np.uint8))
+            writer.write({"__key__": f"sample{number}", "png": image, "cls": number % 3})
+    entry = {"file": "a.tar", "count": 5, "bytes": (tmp_path / "a.tar").stat().st_size}
+    index = {"class_names": ["a", "b", "c"], "image_shape": [3, 4, 4], "parts": {"train": [entry]}}
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    data = load_shards("train", tmp_path)
+    assert data.labels.tolist() == [0, 1, 2, 0, 1]
+    assert data.images[:, 2, 3, 3].tolist() == [0, 1, 2, 3, 4]
+
+
+def png(side: int = 4) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(np.zeros((side, side), np.uint8)).save(content, "PNG")
+    return content.getvalue()
+
+
+def member(name: str, content: bytes = b"0", kind: bytes = tarfile.REGTYPE) -> Callable[[tarfile.TarFile], None]:
+    def add(archive: tarfile.TarFile) -> None:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, "/etc/passwd" if kind != tarfile.REGTYPE else ""
+        info.size = len(content) if kind == tarfile.REGTYPE else 0
+        archive.addfile(info, io.BytesIO(content))
+
+    return add
+
+
+def with_shard(folder: Path, *adds: Callable[[tarfile.TarFile], None], count: int = 1) -> Path:
+    """A folder whose only shard has these members."""
+    folder.mkdir(exist_ok=True)
+    with tarfile.open(folder / "bad.tar", "w") as archive:
+        for add in adds:
+            add(archive)
+    entry = {"file": "bad.tar", "count": count, "bytes": (folder / "bad.tar").stat().st_size}
+    index = {"class_names": ["a", "b"], "image_shape": [1, 4, 4], "parts": {"train": [entry]}}
+    (folder / INDEX).write_text(json.dumps(index))
+    return folder
+
+
+@pytest.mark.parametrize(("adds", "words"), [
+    ((member("../climbs.png"),), r"expected plain files alone, got the member '\.\./climbs\.png'"),
+    ((member("/etc/passwd.png"),), "expected plain files alone, got the member"),
+    ((member("a/b.png"),), "expected plain files alone, got the member 'a/b.png'"),
+    ((member("0.png", kind=tarfile.SYMTYPE),), "expected plain files alone, got the member '0.png'"),
+    ((member("0.png", kind=tarfile.LNKTYPE),), "expected plain files alone, got the member '0.png'"),
+    ((member("0.png", kind=tarfile.FIFOTYPE),), "expected plain files alone, got the member '0.png'"),
+    ((member("0.png"),), "expected 1 images with a class number each, got 1 images and 0 class numbers"),
+    ((member("0.png"), member("0.cls"), member("1.png"), member("1.cls")), "expected 1 images .* got 2 images"),
+    ((member("0.png"), member("0.cls", b"dog")), "expected a whole tar archive, got invalid literal"),
+    ((member("0.png"), member("0.cls", b"2")), "expected class numbers from 0 to 1, got others"),
+])  # fmt: skip
+def test_odd_members(tmp_path, adds, words):
+    data = load_shards("train", with_shard(tmp_path / "odd", *adds))
+    with pytest.raises(DataError, match=rf"bad\.tar: {words}"):
+        data.batch([0])
+
+
+def test_a_huge_member(tmp_path, monkeypatch):
+    monkeypatch.setattr("torchcaps.data.shards.MAX_MEMBER", 10)
+    data = load_shards("train", with_shard(tmp_path / "odd", member("0.png", b"x" * 11)))
+    with pytest.raises(DataError, match=r"bad\.tar: expected members of at most 10 bytes, got '0\.png' with 11"):
+        data.batch([0])
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (b"no picture", "cannot identify image file"), (png(5), "5x5 pixels where 4x4 were promised"),
+])  # fmt: skip
+def test_images_that_are_none_or_of_another_size(tmp_path, content, words):
+    data = load_shards("train", with_shard(tmp_path / "odd", member("0.cls"), member("0.png", content)))
+    with pytest.raises(DataError, match=rf"bad\.tar: expected an image at byte 1536, got .*{words}"):
+        data.batch([0])
+
+
+def test_a_shard_cut_short_or_gone_shows_when_it_is_loaded(copy):
+    shard = copy / "train-000001.tar"
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1])
+    with pytest.raises(DataError, match=r"train-000001\.tar: expected a file of .* bytes, as index.json says, got"):
+        load_shards("train", copy)
+    shard.unlink()
+    with pytest.raises(DataError, match=r"train-000001\.tar: expected .* got no file; make the shards again"):
+        load_shards("train", copy)
+
+
+@pytest.mark.parametrize("length", [100, 600, 1536, 2000])
+def test_a_shard_cut_short_that_its_index_agrees_with(tmp_path, length):
+    folder = with_shard(tmp_path / "odd", member("0.cls"), member("0.png", b"x" * 5000))
+    (folder / "bad.tar").write_bytes((folder / "bad.tar").read_bytes()[:length])
+    index = json.loads((folder / INDEX).read_text())
+    index["parts"]["train"][0]["bytes"] = length
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(DataError, match=r"bad\.tar: expected"):
+        load_shards("train", folder).batch([0])
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"parts": {"train": [{"file": "../a.tar", "count": 1, "bytes": 1}]}}, "expected names of files beside it"),
+    ({"parts": {"train": [{"file": "a.tar", "count": -1, "bytes": 1}]}}, "expected names of files beside it"),
+    ({"parts": {"train": [{"file": "a.tar"}]}}, r"got KeyError\('count'\)"),
+    ({"parts": 3}, "got AttributeError"),
+    ({"image_shape": [1, 4]}, "got ValueError"),
+    ({"image_shape": [2, 4, 4]}, "expected names of files beside it, counts and a shape"),
+])  # fmt: skip
+def test_an_index_that_is_none(copy, change, words):
+    index = json.loads((copy / INDEX).read_text())
+    (copy / INDEX).write_text(json.dumps({**index, **change}))
+    with pytest.raises(DataError, match=rf"index\.json: .*{words}"):
+        load_shards("train", copy)
+
+
+def test_a_folder_without_an_index(tmp_path):
+    with pytest.raises(DataError, match=r"index\.json: expected the index of a folder of shards, got no such file"):
+        load_shards("train", tmp_path)
+
+
+def test_numbers_and_options_of_no_use(shards):
+    with pytest.raises(DataError, match=r"indices: expected 0 to 47, got 3 to 48 \('shards'\)"):
+        load_shards("train", shards).batch([3, 48])
+    with pytest.raises(ConfigError, match="buffer: expected a count of at least 1, got 0"):
+        load_shards("train", shards, buffer=0)
