@@ -1,6 +1,6 @@
 """Benchmarks: our layers and steps beside the usual ones, on this machine."""
 
-from torchcaps.bench import capsnet, dynamic, em, routers
+from torchcaps.bench import capsnet, dynamic, em, loading, routers
 from torchcaps.bench._case import CASES, Case, Contender, around
 from torchcaps.bench.compare import compare
 from torchcaps.bench.compare_table import lines as compare_lines
@@ -19,6 +19,7 @@ __all__ = [
     "compare_markdown",
     "dynamic",
     "em",
+    "loading",
     "read_result",
     "render",
     "routers",

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchcaps.bench import CASES
+from torchcaps.bench.loading import check_batches
+
+CASE = CASES["loading"]
+
+
+@pytest.mark.parametrize("contender", CASE.contenders, ids=lambda contender: contender.name)
+def test_every_contender_has_one_task_that_can_be_done_again(contender):
+    tasks = contender.prepare({"batch": 4})
+    assert list(tasks) == ["batch"]
+    tasks["batch"]()
+    tasks["batch"]()
+
+
+def test_what_is_timed_is_a_new_batch_each_time():
+    for contender in CASE.contenders[:3]:
+        task = contender.prepare({"batch": 4})["batch"]
+        first, second = task(), task()
+        assert first[0].shape[0] == 4
+        assert not torch.equal(first[0], second[0])
+
+
+def test_passes_follow_each_other():
+    task = CASE.contenders[0].prepare({"batch": 1000})["batch"]
+    assert all(len(task()[1]) == 1000 for _ in range(9))
+
+
+def test_the_check_finds_a_sample_that_depends_on_its_batch(monkeypatch):
+    check_batches()
+    drawn = torch.Tensor.minimum
+    monkeypatch.setattr(torch.Tensor, "minimum", lambda one, other: drawn(one, other) // len(one))
+    with pytest.raises(AssertionError, match="sample 0 differs"):
+        check_batches()
