@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -19,14 +21,14 @@ def test_every_contender_has_one_task_that_can_be_done_again(contender):
 
 def test_what_is_timed_is_a_new_batch_each_time():
     for contender in CASE.contenders[:3]:
-        task = contender.prepare({"batch": 4})["batch"]
+        task: Any = contender.prepare({"batch": 4})["batch"]
         first, second = task(), task()
         assert first[0].shape[0] == 4
         assert not torch.equal(first[0], second[0])
 
 
 def test_passes_follow_each_other():
-    task = CASE.contenders[0].prepare({"batch": 1000})["batch"]
+    task: Any = CASE.contenders[0].prepare({"batch": 1000})["batch"]
     assert all(len(task()[1]) == 1000 for _ in range(9))
 
 

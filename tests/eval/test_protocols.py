@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps.data import DATASETS, Dataset, DrawnData, ImageData, load_data
 from torchcaps.errors import ConfigError, DataError
-from torchcaps.eval import CORRUPTIONS, PROTOCOLS, by_corruption, by_overlap, evaluate, transfer
+from torchcaps.eval import CORRUPTIONS, PROTOCOLS, Finding, by_corruption, by_overlap, evaluate, transfer
 from torchcaps.models import ImageModel
 from torchcaps.types import Capsules
 
@@ -56,7 +56,7 @@ def test_exact_match_by_overlap():
     )  # fmt: skip
     findings = by_overlap(Counts(), labelled)
     overlap = data.meta["overlap"]
-    assert findings.rows[0] == ("all", 200, (0.5,))
+    assert findings.rows[0] == Finding("all", 200, (0.5,))
     assert sum(row.count for row in findings.rows[1:]) == 200
     for row, low in zip(findings.rows[1:], (0.5, 0.6, 0.7, 0.8, 0.9), strict=True):
         here = ((overlap > low) & (overlap <= low + 0.1 + 1e-9)).nonzero().flatten()

@@ -37,7 +37,8 @@ def test_wrong_ones_are_warm_and_what_is_neither_has_a_star():
 
 
 def test_more_than_eight_take_another_band():
-    assert len(viz.overlays(torch.rand(9, 1, 4, 4), torch.rand(9, 2, 1, 4, 4), *[PAIRS.repeat(9, 1)] * 2).axes) == 2
+    pairs = PAIRS.repeat(9, 1)
+    assert len(viz.overlays(torch.rand(9, 1, 4, 4), torch.rand(9, 2, 1, 4, 4), pairs, pairs).axes) == 2
 
 
 def test_shapes_that_do_not_fit():

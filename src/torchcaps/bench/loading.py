@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import torch
 
@@ -49,7 +50,7 @@ def check_batches() -> None:
         assert torch.equal(data.batch([number]).images[0], together.images[place]), f"sample {number} differs"
 
 
-def _endless(loader: BatchLoader):
+def _endless(loader: BatchLoader) -> Callable[[], object]:
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
     return lambda: next(batches)
 

@@ -25,7 +25,7 @@ def uniforms(key: int, numbers: NDArray[np.int64], count: int) -> NDArray[np.flo
     """
     places = numbers.astype(np.uint64)[:, None] * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
     bits = scramble(places * _STEP + np.uint64(key % 2**64))  # [n, count]
-    return (bits >> np.uint64(11)) * 2.0**-53
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permuted(key: int, numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:

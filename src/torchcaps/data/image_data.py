@@ -161,6 +161,10 @@ class ImageData:
         chosen = self.batch(indices)
         return replace(self, images=chosen.images, labels=chosen.labels, meta=chosen.meta)
 
+    def spread(self, count: int) -> ImageData:
+        """So many of the images, evenly from the first to the last; all where there are no more."""
+        return self if len(self) <= count else self.subset(torch.arange(count) * len(self) // count)
+
     def cropped(self, size: int) -> ImageData:
         """The same data with only the centre of each image, size x size."""
         return replace(self, images=crop(self.images, size))

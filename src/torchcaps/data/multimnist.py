@@ -66,7 +66,8 @@ class Overlaid(Pairs):
         # A corner anywhere from 0 to 8 is the middle, moved by -4 to 4.
         corners = whole(random, 2 * SHIFT + 1).view(-1, 2, 2)  # [n, 2, 2], top and left of each
         flat = self.digits.images[chosen.flatten()]  # [2 n, 1, 28, 28]
-        sources = place(flat, *corners.flatten(0, 1).unbind(1), SIDE, SIDE).unflatten(0, (-1, 2))  # [n, 2, 1, 36, 36]
+        tops, lefts = corners.flatten(0, 1).unbind(1)  # [2 n]
+        sources = place(flat, tops, lefts, SIDE, SIDE).unflatten(0, (-1, 2))  # [n, 2, 1, 36, 36]
         first, second = sources.unbind(1)  # [n, 1, 36, 36]
         # Clipped at 255 without leaving bytes: what does not fit is not added.
         images = first + second.minimum(255 - first)  # [n, 1, 36, 36]

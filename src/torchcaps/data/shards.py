@@ -14,9 +14,10 @@ import os
 import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,8 @@ INDEX = "index.json"
 MAX_MEMBER = 64_000_000
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """A tar archive, how many images it holds, and how large it is."""
 
     path: Path

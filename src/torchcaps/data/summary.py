@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -16,13 +15,14 @@ _ENOUGH = 10_000
 def describe(data: ImageData) -> dict[str, Any]:
     """The name, origin, sizes, counts per class and pixel values of some images, ready to print or to write as JSON.
 
+    `counted` is how many were looked at: all that are in memory, and some of those that are not.
+
     >>> from torchcaps.data import load_data
     >>> summary = describe(load_data("digits", "test"))
     >>> summary["images"], summary["image_shape"], summary["classes"]["7"]
     (1000, [1, 28, 28], 100)
     """
-    # Where there are more, these say as much.
-    part = data if len(data) <= _ENOUGH or type(data) is ImageData else data.subset(range(_ENOUGH))
+    part = data if type(data) is ImageData else data.spread(_ENOUGH)
     counts = torch.zeros(data.num_classes, dtype=torch.int64)  # [J]
     seen = torch.zeros(256, dtype=torch.int64)  # [256]
     for batch in part.batches(1024):
@@ -42,5 +42,5 @@ def describe(data: ImageData) -> dict[str, Any]:
         "classes": dict(zip(data.class_names, counts.tolist(), strict=True)),
         "pixels": {"min": values[0], "max": values[-1], "mean": round(mean, 2)},
         "meta": {name: sorted(values.unique().tolist()) for name, values in part.meta.items()},
-        "megabytes": round(len(data) * math.prod(data.image_shape) / 1e6, 1),
+        "megabytes": round(data.images.nbytes / 1e6, 1) if type(data) is ImageData else 0.0,
     }

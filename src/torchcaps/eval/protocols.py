@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torchcaps._registry import Registry
 from torchcaps.data import DATASETS, ImageData, load_data
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 OVERLAPS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """One line of a table: what was tested, on how many images, and the accuracy in each column."""
 
     name: str
@@ -42,10 +43,9 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        rows = [
-            {**row._asdict(), "accuracies": dict(zip(self.columns, row.accuracies, strict=True))} for row in self.rows
-        ]
-        return {**asdict(self), "columns": list(self.columns), "rows": rows}
+        table = asdict(self)
+        rows = [{**row, "accuracies": dict(zip(self.columns, row["accuracies"], strict=True))} for row in table["rows"]]
+        return {**table, "columns": list(self.columns), "rows": rows}
 
 
 PROTOCOLS: Registry[Callable[[Run, Progress], Findings]] = Registry("protocol")

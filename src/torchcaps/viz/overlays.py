@@ -49,7 +49,7 @@ def overlays(
         if classes.shape != wanted[:2]:
             raise ShapeError(f"{name}: expected {wanted[:2]}, got {tuple(classes.shape)}")
     most = int(torch.stack([labels, predictions, targets]).max())
-    names = class_names or [str(index) for index in range(most + 1)]
+    names = [str(index) for index in range(most + 1)] if class_names is None else class_names
     pictures = [(to_picture(image), blend(image, pair)) for image, pair in zip(images, reconstructions, strict=True)]
     columns = min(COLUMNS, len(pictures))
     bands = [range(start, min(start + COLUMNS, len(pictures))) for start in range(0, len(pictures), COLUMNS)]
@@ -63,7 +63,8 @@ def overlays(
         axes.imshow(mosaic(rows, GAP), interpolation="nearest")
         axes.set_yticks(centres(2, height, GAP), ["image", "decoded"])
         for index, x in zip(band, centres(len(band), width, GAP), strict=True):
-            _write(axes, x, [sorted(kind[index].tolist()) for kind in (labels, predictions)], targets[index], names)
+            known = [sorted(kind[index].tolist()) for kind in (labels, predictions)]
+            _write(axes, x, known, targets[index].tolist(), names)
         axes.text(-2.5, -2.5, "labels\npredictions\ndecoded", ha="right", va="bottom", **NOTE)
     return figure
 
@@ -80,10 +81,10 @@ def blend(image: Tensor, pair: Tensor) -> Pixels:
     return np.stack([np.maximum(red, behind), np.maximum(green, behind), behind], axis=-1)
 
 
-def _write(axes: Axes, x: float, known: list[list[int]], targets: Tensor, names: Sequence[str]) -> None:
+def _write(axes: Axes, x: float, known: list[list[int]], targets: list[int], names: Sequence[str]) -> None:
     labels, predictions = known
     words = [", ".join(shorten(names[index], 6) for index in pair) for pair in known]
-    marked = [shorten(names[k], 6) + "*" * (k not in labels and k not in predictions) for k in targets.tolist()]
+    marked = [shorten(names[k], 6) + "*" * (k not in labels and k not in predictions) for k in targets]
     colour = INK if labels == predictions else WARM
     text = "\n".join([*words, ", ".join(marked)])
     axes.text(x, -2.5, text, ha="center", va="bottom", **{**NOTE, "color": colour})

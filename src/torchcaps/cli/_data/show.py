@@ -24,11 +24,14 @@ def run(args: Namespace, out: Output) -> int:
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"--out: expected a file that ends in {', '.join(SUFFIXES)}, got '{path}'")
     from torchcaps import viz
-    from torchcaps.data import describe, load_data
+    from torchcaps.data import ImageData, describe, load_data
 
     data = load_data(name, args.split, **read_options(args.words[1:]))
     summary = describe(data)
-    figure = viz.contact_sheet(data.images, data.labels, data.class_names)
+    # Of data that are not in memory some images are enough; where two things are in one, it stands with the first.
+    part = data if type(data) is ImageData else data.spread(summary["counted"])
+    labels = part.labels if data.num_labels == 1 else part.labels[:, 0]  # [n]
+    figure = viz.contact_sheet(part.images, labels, data.class_names)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     out.document({**summary, "picture": path})
@@ -44,6 +47,7 @@ def run(args: Namespace, out: Output) -> int:
             **{name: f"{values[0]} to {values[-1]}" for name, values in summary["meta"].items() if values},
         }
     )
-    out.table(("class", "images"), list(summary["classes"].items()))
+    counted = "images" if summary["counted"] == summary["images"] else f"among {summary['counted']:,} images"
+    out.table(("class", counted), list(summary["classes"].items()))
     out.say(str(path))
     return 0
