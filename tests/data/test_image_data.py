@@ -130,3 +130,26 @@ def test_to_float_spans_zero_to_one_and_leaves_the_bytes():
 def test_to_float_takes_bytes_only():
     with pytest.raises(ShapeError, match=r"images: expected bytes, got torch\.float32 \(floats already\?\)"):
         to_float(torch.rand(2))
+
+
+def test_batches_hold_what_the_whole_does():
+    data = ImageData.from_arrays(np.arange(160, dtype=np.uint8).reshape(10, 4, 4), [0, 1] * 5)
+    assert data.num_labels == 1
+    batches = list(data.batches(4))
+    assert [len(batch.labels) for batch in batches] == [4, 4, 2]
+    assert torch.equal(torch.cat([batch.images for batch in batches]), data.images)
+    some = data.batch(data.labels == 1)
+    assert torch.equal(some.images, data.images[1::2])
+    assert some.sources is None
+
+
+def test_a_spread_goes_from_the_first_to_the_last():
+    data = ImageData.from_arrays(np.zeros((100, 2, 2), np.uint8), np.arange(100))
+    assert data.spread(4).labels.tolist() == [0, 25, 50, 75]
+    assert data.spread(100) is data
+
+
+def test_a_crop_is_the_middle():
+    data = ImageData.from_arrays(np.arange(16, dtype=np.uint8).reshape(1, 4, 4), [0])
+    assert data.cropped(2).images.flatten().tolist() == [5, 6, 9, 10]
+    assert data.image_shape == (1, 4, 4)

@@ -98,3 +98,9 @@ def test_what_cannot_be_is_named(digits):
         withstand(model, digits, epsilons=(2,))
     with pytest.raises(ConfigError, match="data: expected at least one image, got none"):
         withstand(model, digits.subset([]))
+
+
+def test_pairs_cannot_be_attacked():
+    pairs = load_data("multimnist", "val", source="digits")
+    with pytest.raises(ConfigError, match=r"data: expected one class in each image, got 2 \(multimnist\)"):
+        withstand(create_model("cnn_small", (1, 36, 36)), pairs)

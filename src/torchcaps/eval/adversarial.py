@@ -99,6 +99,8 @@ def withstand(
     _check(method, epsilons)
     if not len(data):
         raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+    if data.num_labels != 1:
+        raise ConfigError(f"data: expected one class in each image, got {data.num_labels} ({data.name})")
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -109,7 +111,7 @@ def withstand(
     right, fooled, done = [0] * len(epsilons), [0] * len(epsilons), 0
     try:
         for places in torch.arange(len(data)).split(batch_size):
-            images = to_float(data.images[places].to(device))  # [B, C, H, W]
+            images = to_float(data.batch(places).images.to(device))  # [B, C, H, W]
             labels, wanted = data.labels[places].to(device), targets[places].to(device)  # [B]
             for row, epsilon in enumerate(epsilons):
                 aim = wanted if targeted else None
