@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from torchcaps.data import load_folder, load_shards, make_shards
-from torchcaps.data.shards import INDEX
+from torchcaps.data._shard_files import INDEX
 from torchcaps.errors import ConfigError, DataError
 
 

@@ -27,7 +27,7 @@ def run(args: Namespace, out: Output) -> int:
         raise ConfigError(f"data make shards: expected a folder of images and a new folder, got {len(folders)} folders")
     check_options(options, _OPTIONS, "data make shards")
     from torchcaps.data import make_shards
-    from torchcaps.data.shards import read_index
+    from torchcaps.data._shard_files import read_index
 
     with out.progress("writing") as progress:
         path = make_shards(folders[0], folders[1], **options, progress=progress)

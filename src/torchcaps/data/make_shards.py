@@ -12,9 +12,9 @@ from typing import Any
 
 from PIL import Image
 
+from torchcaps.data._shard_files import INDEX
 from torchcaps.data.folder import Files, draw_key, find_images, image_shape_of
 from torchcaps.data.image_files import read_image
-from torchcaps.data.shards import INDEX
 from torchcaps.errors import ConfigError, DataError
 
 Progress = Callable[[int, int], None]
