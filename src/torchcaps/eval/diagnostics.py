@@ -95,20 +95,21 @@ def diagnose(
         raise ConfigError(f"data: expected at least one image, got {len(data)} and a limit of {limit}")
     device = next(model.parameters()).device
     with at_rest(model):
-        votes = _votes(model, to_float(data.images[:1].to(device)))
+        votes = _votes(model, to_float(data.batch([0]).images.to(device)))
         size = max(1, min(BATCH, ROOM // votes))
         count = max(FEWEST, min(MOST, WORK // votes)) if limit is None else limit
-        chosen = data.subset(torch.linspace(0, len(data) - 1, min(count, len(data))).round().long())
+        chosen = data.batch(torch.linspace(0, len(data) - 1, min(count, len(data))).round().long())
+        total = len(chosen.images)
         sums: dict[str, _Sums] = {}
-        for start in range(0, len(chosen), size):
+        for start in range(0, total, size):
             images = to_float(chosen.images[start : start + size].to(device))  # [B, C, H, W]
             _add_batch(model, images, sums)
             if progress is not None:
-                progress(start + len(images), len(chosen))
+                progress(start + len(images), total)
         first = to_float(chosen.images[:size].to(device))
         norms = gradient_norms(model, loss or _own_loss(model), first, chosen.labels[:size].to(device))
-    layers = tuple(found.layer(name, len(chosen)) for name, found in sums.items())
-    return Diagnosis(data.name, data.split, len(chosen), layers, norms)
+    layers = tuple(found.layer(name, total) for name, found in sums.items())
+    return Diagnosis(data.name, data.split, total, layers, norms)
 
 
 class _Sums:

@@ -25,7 +25,7 @@ class Vitals:
 
     def __init__(self, data: ImageData, augment: Augment) -> None:
         places = torch.linspace(0, len(data) - 1, min(IMAGES, len(data))).round().long()
-        self.images, self.labels = next(iter(BatchLoader(data.subset(places), IMAGES, augment=augment)))
+        self.images, self.labels, *_ = next(iter(BatchLoader(data.subset(places), IMAGES, augment=augment)))
 
     def __call__(self, model: nn.Module, loss: nn.Module) -> dict[str, float]:
         parameter = next(model.parameters())
