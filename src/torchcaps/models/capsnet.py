@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from torchcaps.errors import ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
-from torchcaps.nn import CapsLinear, PrimaryCaps2d, Router, make_router
+from torchcaps.nn import CapsLinear, PrimaryCaps2d, PrimaryMatrixCaps2d, Router, make_router
 from torchcaps.types import Capsules, Trace
 
 Conv = tuple[int, int, int]
@@ -23,7 +23,9 @@ class CapsNet(ImageModel):
     """Convolutions, primary capsules, routing to one capsule per class, and a decoder.
 
     `stem` lists the convolutions as (channels, kernel, stride), `primary` is (capsule types, kernel, stride); the
-    number of primary capsules follows from `image_shape`.
+    number of primary capsules follows from `image_shape`. A routing that looks at the activations of children gets
+    primary capsules that have them apart from their poses, as matrix capsules do, and poses of deviation one: lengths,
+    near zero at first, would tell it that nobody is there. Its loss is the spread loss: no level is asked for.
     """
 
     def __init__(
@@ -43,23 +45,23 @@ class CapsNet(ImageModel):
         for (before, after), (_, kernel, stride) in zip(pairwise(channels), stem, strict=True):
             self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(inplace=True)])
         types, kernel, stride = primary
-        self.primary = PrimaryCaps2d(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
+        router = make_router(routing)
+        kind: type[PrimaryCaps2d | PrimaryMatrixCaps2d] = PrimaryCaps2d
+        if not router.by_length:
+            kind, self.loss = PrimaryMatrixCaps2d, "spread"
+        self.primary = kind(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
         # The faster layout for these convolutions; primary capsules then lie as the next layer reads them.
         for part in (self.stem, self.primary):
             part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         height, width = self._grid((*stem, primary))
-        children, router = height * width * types, make_router(routing)
+        children = height * width * types
         self.head = CapsLinear(
             children, num_classes, in_dim=8, out_dim=class_dim, routing=router, bias=router.takes_bias
         )
         self.decoder = decoder
 
     def features(self, images: Tensor) -> Capsules:
-        """The primary capsules, a grid [B, H, W, I, 8].
-
-        Where the routing looks at the activations of children, their poses say the direction alone, at a deviation of
-        one: as long as they are active, and so near zero at first, all would seem to vote alike.
-        """
+        """The primary capsules, a grid [B, H, W, I, 8]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
         if not self.head.routing.by_length:
