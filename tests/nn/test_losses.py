@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
+from torchcaps.nn import LOSSES, CrossEntropyLoss, LikelihoodLoss, MarginLoss, ReconstructionLoss
 from torchcaps.types import Capsules
 
 
@@ -151,3 +151,31 @@ def test_reconstruction_of_another_shape() -> None:
 def test_unknown_scale() -> None:
     with pytest.raises(ConfigError, match=r"^scale: expected one of paper, released, got 'mean'$"):
         ReconstructionLoss(scale="mean")  # pyright: ignore[reportArgumentType]
+
+
+def test_likelihood_is_cross_entropy_of_a_softmax() -> None:
+    torch.manual_seed(0)
+    scores = (3 * torch.randn(5, 4)).double().requires_grad_()
+    labels = torch.tensor([0, 3, 1, 1, 2])
+    loss = LikelihoodLoss()(Capsules(torch.zeros(5, 4, 16), scores.softmax(-1)), labels)
+    expected = torch.nn.functional.cross_entropy(scores, labels)
+    torch.testing.assert_close(loss, expected)
+    (got,) = torch.autograd.grad(loss, scores)
+    torch.testing.assert_close(got, torch.autograd.grad(expected, scores)[0])
+
+
+def test_likelihood_of_what_was_held_for_impossible_is_finite() -> None:
+    scores = torch.tensor([[200.0, 0.0], [80.0, 0.0]], requires_grad=True)
+    loss = LikelihoodLoss()(Capsules(torch.zeros(2, 2, 3), scores.softmax(-1)), torch.tensor([1, 1]))
+    loss.backward()
+    assert loss.isfinite()
+    assert scores.grad is not None
+    # As far as the activation can be told from zero the gradient is that of cross-entropy.
+    torch.testing.assert_close(scores.grad[1], torch.tensor([0.5, -0.5]))
+    assert scores.grad.isfinite().all()
+
+
+def test_likelihood_of_several_classes_is_the_mean_over_them() -> None:
+    caps = Capsules(torch.zeros(1, 3, 2), torch.tensor([[0.5, 0.25, 0.25]]))
+    loss = LikelihoodLoss()(caps, torch.tensor([[1.0, 1.0, 0.0]]))
+    torch.testing.assert_close(loss, -torch.tensor([0.5, 0.25]).log().mean())

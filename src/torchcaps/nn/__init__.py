@@ -7,9 +7,10 @@ from torchcaps.nn.control_routers import RandomRouting, UniformRouting
 from torchcaps.nn.conv import CapsConv2d
 from torchcaps.nn.decoders import DECODERS, DeconvDecoder, MLPDecoder
 from torchcaps.nn.em_router import EMRouting
+from torchcaps.nn.kuramoto_conv import KuramotoConv2d, KuramotoReadout
 from torchcaps.nn.kuramoto_router import KuramotoRouting
 from torchcaps.nn.linear import CapsLinear
-from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, MarginLoss, ReconstructionLoss
+from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, LikelihoodLoss, MarginLoss, ReconstructionLoss
 from torchcaps.nn.masking import mask_capsules
 from torchcaps.nn.primary import PrimaryCaps2d
 from torchcaps.nn.primary_matrix import PrimaryMatrixCaps2d
@@ -32,7 +33,10 @@ __all__ = [
     "DynamicRouting",
     "EMRouting",
     "KMeansRouting",
+    "KuramotoConv2d",
+    "KuramotoReadout",
     "KuramotoRouting",
+    "LikelihoodLoss",
     "MLPDecoder",
     "MarginLoss",
     "PrimaryCaps2d",

@@ -10,7 +10,7 @@ from torchcaps.nn.em_router import EMRouting
 from torchcaps.nn.routers import Router
 from torchcaps.ops import Window
 from torchcaps.ops._dispatch import Backend, check_backend
-from torchcaps.ops.conv import Competition, PoseKind
+from torchcaps.ops.conv import Competition, PoseKind, Size
 from torchcaps.types import Capsules, Trace
 
 
@@ -65,7 +65,7 @@ class CapsConv2d(nn.Module):
         self,
         in_caps: int,
         out_caps: int,
-        kernel_size: int = 3,
+        kernel_size: int | Size = 3,
         stride: int = 1,
         *,
         dims: tuple[int, int] = (16, 16),
@@ -77,14 +77,14 @@ class CapsConv2d(nn.Module):
         super().__init__()
         self.in_caps = in_caps
         self.in_dim, self.out_dim = dims
-        self.kernel_size = kernel_size
+        self.kernel_size: Size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
         self.stride = stride
         self.pose: PoseKind = pose
         self.competition: Competition = competition
         self.routing = EMRouting() if routing is None else routing
         check_backend(backend, self.routing.algorithm)
         self.backend: Backend = backend
-        seen = kernel_size * kernel_size * in_caps
+        seen = self.kernel_size[0] * self.kernel_size[1] * in_caps
         self.routing.prepare(seen, out_caps, *dims)
         self.weight = nn.Parameter(torch.empty(seen, out_caps, *vote_shape(pose, *dims)))  # [K*K*I, J, p, p]
         self.reset_parameters()
@@ -97,8 +97,7 @@ class CapsConv2d(nn.Module):
         """How the kernel lies on these children."""
         check_grid(children, self.in_caps, self.in_dim)
         height, width = children.poses.shape[1:3]
-        kernel = (self.kernel_size, self.kernel_size)
-        return Window((height, width), kernel, self.stride, self.competition, self.pose)
+        return Window((height, width), self.kernel_size, self.stride, self.competition, self.pose)
 
     def forward(self, children: Capsules) -> Capsules:
         return self.routing.convolve(children, self.weight, self.window(children), backend=self.backend)

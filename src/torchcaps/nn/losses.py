@@ -83,6 +83,27 @@ class CrossEntropyLoss(nn.Module):
         return F.cross_entropy(scores, there / there.sum(dim=-1, keepdim=True).clamp(min=1))
 
 
+@LOSSES.register("likelihood")
+class LikelihoodLoss(nn.Module):
+    """Minus the logarithm of the true class's activation, for activations that sum to one over the classes.
+
+    -log a_label, mean over the batch: cross-entropy where the class capsules have poses of any size and their
+    activations are a softmax. Where several classes are there, it is the mean over them.
+
+    >>> import torch
+    >>> caps = Capsules(torch.zeros(1, 2, 16), torch.full((1, 2), 0.5))
+    >>> LikelihoodLoss()(caps, torch.tensor([0]))
+    tensor(0.6931)
+    """
+
+    def forward(self, capsules: Capsules, labels: Tensor) -> Tensor:
+        activations = capsules.activations  # [B, J]
+        there = presence(labels, activations)  # [B, J]
+        # Down to the smallest number the gradient of the logarithm is finite, and a softmax before it takes it back.
+        logs = activations.clamp(min=torch.finfo(activations.dtype).tiny).log()  # [B, J]
+        return -(there * logs).sum(dim=-1).div(there.sum(dim=-1).clamp(min=1)).mean()
+
+
 class ReconstructionLoss(nn.Module):
     """Squared pixel errors, summed over an image, mean over the batch, times a weight.
 
