@@ -103,3 +103,17 @@ def test_ctrl_c_and_on(tmp_path: Path, pictures: Path) -> None:
     recipe.write_text(recipe.read_text().replace("epochs = 400", f"epochs = {done + 2}"))
     assert main(["train", "--resume", str(folder), "--quiet"]) == 0
     assert len(Run.open(folder).metrics()["epoch"]) == done + 2
+
+
+def test_a_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json) -> None:
+    words = ("model.name=transforming_autoencoder", "model.options={}", f"data.options.path={pictures}")
+    document = ask_json("train", "folder", *TINY, *words, "--out", tmp_path / "run")
+    assert document["loss"] > 0
+    assert "accuracy" not in document
+    code, out, err = ask("eval", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"loss {document['loss']:.4g} on ")
+    picture = next((pictures / "eel").iterdir())
+    words = "predict: expected a network that classifies, got transforming_autoencoder\n"
+    assert ask("predict", tmp_path / "run", picture) == (2, "", words)
+    assert ask("show", tmp_path / "run", "--what", "transformations")[0] == 0

@@ -125,3 +125,15 @@ def test_of_two_things_both_must_be_found() -> None:
     assert result.confusion.tolist() == [[2, 0, 1, 0], [0, 2, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
     assert result.accuracy == 0.5
     assert result.per_class == {"a": 2 / 3, "b": 0.5, "c": 1.0, "d": None}
+
+
+def test_a_model_without_classes_has_a_loss_and_no_accuracy(digits: ImageData) -> None:
+    torch.manual_seed(0)
+    model = create_model("transforming_autoencoder")
+    evaluation = evaluate(model, digits)
+    assert evaluation.loss == evaluate(model, digits).loss
+    assert evaluation.activations.shape == (len(digits), 30)
+    assert evaluation.words == f"loss {evaluation.loss:.4g}"
+    assert set(evaluation.summary()) == {"data", "split", "count", "loss", "seconds"}
+    with pytest.raises(ConfigError, match=r"^accuracy: expected a model that classifies, got one with an objective of"):
+        _ = evaluation.accuracy

@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from torchcaps import create_model
 from torchcaps.data import ImageData, load_data
 from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.eval import PICTURES, Diagnosis, Evaluation, LayerDiagnosis, Subject, diagnose, draw, evaluate
-from torchcaps.eval.pictures import clearest, examples
-from torchcaps.models import ImageModel
+from torchcaps.eval.pictures import OWN, clearest, examples, lacking
+from torchcaps.models import ImageModel, create_model
 
 METRICS = {"epoch": [1.0], "train_loss": [0.5], "val_accuracy": [0.9]}
 
@@ -42,6 +41,8 @@ def test_the_clearest_is_right_where_any_is(digits: ImageData) -> None:
 
 @pytest.mark.parametrize("what", PICTURES.names())
 def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model: ImageModel, digits: ImageData) -> None:
+    if what in OWN:
+        model = create_model({"transformations": "transforming_autoencoder", "phases": "kuramoto_net"}[what]).eval()
     picture = draw(what, Subject(model, evaluate(model, digits), METRICS))
     picture.figure.canvas.draw()
     assert picture.figure.axes
@@ -55,6 +56,8 @@ def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model:
         ("perturbations", "decoder"),
         ("coupling", "routing"),
         ("diagnostics", "routing"),
+        ("transformations", "transformations"),
+        ("phases", "phases"),
     ],
 )
 def test_what_a_model_lacks_is_named(what: str, reason: str, cnn: ImageModel, digits: ImageData) -> None:
@@ -89,3 +92,20 @@ def test_every_picture_of_pairs(what: str) -> None:
     picture = draw(what, Subject(model, evaluate(model, data), METRICS))
     picture.figure.canvas.draw()
     assert ("green" in picture.caption) == (what == "reconstructions")
+
+
+def test_a_model_without_classes_has_no_pictures_of_them(digits: ImageData) -> None:
+    model = create_model("transforming_autoencoder").eval()
+    subject = Subject(model, evaluate(model, digits), {"epoch": [1.0], "val_loss": [0.5]})
+    words = r"^confusion: expected a model that has them, got TransformingAutoencoder \(this model has no classes\)$"
+    with pytest.raises(ConfigError, match=words):
+        draw("confusion", subject)
+    assert "accuracy" not in draw("curves", subject).caption
+
+
+def test_layers_routed_together_are_not_diagnosed(digits: ImageData) -> None:
+    concurrent, sequential = (
+        create_model("attention_capsnet_small", schedule=how) for how in ("concurrent", "sequential")
+    )
+    assert "routes its layers together" in (lacking("diagnostics", concurrent) or "")
+    assert lacking("diagnostics", sequential) is None

@@ -13,7 +13,7 @@ import pytest
 from torchcaps.data import ImageData
 from torchcaps.eval import diagnose, evaluate, report
 from torchcaps.eval.report import ORDER
-from torchcaps.models import ImageModel
+from torchcaps.models import ImageModel, create_model
 from torchcaps.train import Run
 
 EVIL = "<script>alert(1)</script>&\"'"
@@ -179,3 +179,19 @@ def test_parts_that_a_model_does_not_have_are_left_out_and_named(
     assert ">Routing<" not in text
     assert "on 10 held-out images" in text
     assert sorted(path.stem for path in run.pictures.iterdir()) == ["confusion", "curves"]
+
+
+def test_a_model_without_classes_shows_its_own_picture_and_no_accuracy(tmp_path: Path, digits: ImageData) -> None:
+    run = FinishedRun(tmp_path, create_model("transforming_autoencoder").eval(), digits)
+    text = report(cast(Run, run)).read_text()
+    assert sorted(path.stem for path in run.pictures.iterdir()) == ["curves", "transformations"]
+    assert "</strong> loss on 60 held-out images" in text
+    assert "Accuracy by class" not in text
+    assert "Left out" not in text
+
+
+def test_oscillators_show_their_phases(tmp_path: Path, digits: ImageData) -> None:
+    run = FinishedRun(tmp_path, create_model("kuramoto_net").eval(), digits)
+    text = report(cast(Run, run)).read_text()
+    assert sorted(path.stem for path in run.pictures.iterdir()) == ["confusion", "curves", "phases"]
+    assert "Phases of the oscillators" in text

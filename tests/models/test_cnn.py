@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from torchcaps.data import load_data, to_float
+from torchcaps.errors import ShapeError
 from torchcaps.models import create_model
+from torchcaps.nn import CrossEntropyLoss
 
 
 def test_parameters_of_the_papers_baseline() -> None:
@@ -27,3 +30,40 @@ def test_dropout_is_for_training_only(name: str) -> None:
     images = torch.rand(2, 1, 6, 7)
     assert not torch.equal(model.train()(images).poses, model(images).poses)
     assert torch.equal(model.eval()(images).poses, model(images).poses)
+
+
+@torch.no_grad()
+def test_the_average_over_positions_takes_any_size() -> None:
+    model = create_model("cnn_avgpool", num_classes=3).eval()
+    assert sum(parameter.numel() for parameter in create_model("cnn_avgpool").parameters()) == 276_810
+    for shape in ((14, 14), (28, 56), (40, 33)):
+        assert model(torch.rand(2, 1, *shape)).poses.shape == (2, 3, 1)
+    # What is averaged has no place: an image moved by the stride of the pooling, on a black canvas, stays as it was.
+    canvas = torch.zeros(2, 1, 60, 60)
+    canvas[0, :, 20:34, 20:34] = canvas[1, :, 24:38, 22:36] = torch.rand(1, 14, 14)
+    scores = model(canvas).poses
+    torch.testing.assert_close(scores[0], scores[1])
+
+
+def two_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    data = load_data("digits", "train")
+    chosen = ((data.labels == 0) | (data.labels == 1)).nonzero().squeeze(1)[:32]
+    return to_float(data.images[chosen][:, :, 4:24, 4:24]), data.labels[chosen]
+
+
+def test_avgpool_learns_two_digits() -> None:
+    torch.manual_seed(0)
+    images, labels = two_digits()
+    model, loss = create_model("cnn_avgpool", image_shape=(1, 20, 20), num_classes=2), CrossEntropyLoss()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(20):
+        optimiser.zero_grad()
+        capsules = model(images)
+        loss(capsules, labels).backward()
+        optimiser.step()
+    assert (capsules.activations.argmax(-1) == labels).float().mean() > 0.9  # pyright: ignore
+
+
+def test_avgpool_says_how_small() -> None:
+    with pytest.raises(ShapeError, match=r"^image_shape: expected height and width of at least 14, got \(1, 13, 28\)$"):
+        create_model("cnn_avgpool", image_shape=(1, 13, 28))

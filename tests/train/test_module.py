@@ -95,3 +95,17 @@ def test_each_of_two_digits_is_redrawn_by_itself_from_its_own_capsule():
         capsules.activations.topk(2).indices.tolist(), labels.tolist(), strict=True
     )]  # fmt: skip
     assert made.totals["train"].tolist()[1:] == [sum(both), 6]
+
+
+def test_a_model_without_classes_brings_its_own_objective(batch):
+    made = module("model.name=transforming_autoencoder", "model.options={}")
+    torch.manual_seed(1)
+    first = made.training_step(batch, 0)
+    torch.manual_seed(1)
+    torch.testing.assert_close(first, made.model.objective(batch[0]))
+    # The draws of a validation batch are the same in every epoch.
+    made.validation_step(batch, 3)
+    once = made.totals["val"].clone()
+    made.validation_step(batch, 3)
+    torch.testing.assert_close(made.totals["val"], 2 * once)
+    assert once[1] == 0

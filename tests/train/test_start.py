@@ -375,3 +375,12 @@ def test_a_run_that_never_gets_there_goes_to_its_end(recipe, tmp_path):
     run = start(recipe("trainer.epochs=1", "trainer.stop_at=1.5"), tmp_path / "run")
     assert run.status == "finished"
     assert len(run.metrics()["epoch"]) == 1
+
+
+def test_a_model_without_classes_is_chosen_by_its_loss(recipe, tmp_path):
+    run = start(recipe("model.name=transforming_autoencoder", "model.options={}"), tmp_path / "run")
+    metrics = run.metrics()
+    assert "val_accuracy" not in metrics
+    assert run.results["best"]["val_loss"] == min(metrics["val_loss"])
+    assert set(run.results) == {"test_loss", "test_images", "best", "final"}
+    assert run.results["test_loss"] > 0

@@ -76,9 +76,9 @@ def _run(args: Namespace, out: Output) -> int:
             diagnosis = diagnose(model, data, progress=progress)
     found = {} if diagnosis is None else {"diagnostics": diagnosis.to_json()}
     out.document({"run": run.path, "crops": args.crops, **evaluation.summary(), **found})
-    out.say(
-        f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold"
-    )
+    out.say(f"{evaluation.words} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold")
+    if not model.classifies:
+        return 0
     rows = zip(evaluation.per_class.items(), evaluation.confusion.sum(dim=1).tolist(), strict=True)
     shares = [(name, count, "" if share is None else f"{share:.2%}") for (name, share), count in rows]
     out.table(("class", "images", "right"), shares)

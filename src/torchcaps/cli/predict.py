@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps.cli._verb import Verb
 from torchcaps.cli._words import add_run
+from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +34,8 @@ def _run(args: Namespace, out: Output) -> int:
 
     run = Run.open(args.run)
     model = run.load_model()
+    if not model.classifies:
+        raise ConfigError(f"predict: expected a network that classifies, got {run.recipe.model.name}")
     names = run.record["class_names"]
     folder = Path(args.out) if args.out is not None else run.pictures / "predictions"
     predictions: list[dict[str, Any]] = []

@@ -61,25 +61,25 @@ def _finish(run: Run, out: Output) -> None:
         evaluation = evaluate(model, run.load_data("test"), progress=progress)
     with out.progress("diagnosing") as progress:
         page = report(run, evaluation, progress=progress)
+    error = f" (error {evaluation.error:.2%})" if model.classifies else ""
+    numbers = {key: value for key, value in evaluation.summary().items() if key in ("accuracy", "error", "loss")}
     out.document(
         {
             "run": run.path,
             "status": run.status,
             "report": page,
-            "accuracy": evaluation.accuracy,
-            "error": evaluation.error,
+            **numbers,
             "count": evaluation.count,
             "recipe": run.recipe.name,
             "record": run.record,
         }
     )
-    out.say(
-        f"accuracy {evaluation.accuracy:.2%} on {evaluation.count:,} held-out images (error {evaluation.error:.2%})",
-        style="bold",
-    )
+    out.say(f"{evaluation.words} on {evaluation.count:,} held-out images{error}", style="bold")
     out.facts({"report": page, "run": run.path})
     out.say("\ntry next:")
-    tries = {f"{program()} predict {run.path} IMAGE": "ask it about an image of your own"}
+    tries: dict[str, str] = {}
+    if model.classifies:
+        tries[f"{program()} predict {run.path} IMAGE"] = "ask it about an image of your own"
     if lacking("perturbations", model) is None:
         tries[f"{program()} show {run.path} --what perturbations"] = "what each dimension of a capsule stands for"
     if lacking("coupling", model) is None:

@@ -84,7 +84,8 @@ def diagnose(
 
     Without a limit 256 are taken, or fewer, down to 16, where a layer has many votes.
     Gradient norms are those of `loss`, by default the model's own, on the first batch of them. Batches are as large as
-    the votes of the largest layer allow. `progress(done, total)` is called after each batch.
+    the votes of the largest layer allow. `progress(done, total)` is called after each batch. A model without classes
+    has neither predictions nor that loss: nothing is found there.
 
     >>> from torchcaps import create_model, data
     >>> found = diagnose(create_model("capsnet_small"), data.load_data("digits", "val"), limit=4)
@@ -93,6 +94,8 @@ def diagnose(
     """
     if len(data) == 0 or (limit is not None and limit < 1):
         raise ConfigError(f"data: expected at least one image, got {len(data)} and a limit of {limit}")
+    if not model.classifies:
+        return Diagnosis(data.name, data.split, 0, (), {})
     device = next(model.parameters()).device
     with at_rest(model):
         votes = _votes(model, to_float(data.batch([0]).images.to(device)))

@@ -21,7 +21,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model said about every image of a data set."""
+    """What a model said about every image of a data set.
+
+    Where it does not classify, `loss` is its own objective, the confusion is empty, and there is no accuracy.
+    """
 
     data: ImageData
     activations: Tensor  # [N, J]
@@ -30,6 +33,7 @@ class Evaluation:
     # diagonal and the missed ones in the columns of what was said instead.
     confusion: Tensor  # [J, J]
     seconds: float
+    loss: float | None = None
 
     @property
     def predictions(self) -> Tensor:
@@ -49,6 +53,8 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """The share of images whose class was found, or both classes where there are two: no half credit."""
+        if self.loss is not None:
+            raise ConfigError("accuracy: expected a model that classifies, got one with an objective of its own")
         return int(self.right.sum()) / self.count
 
     @property
@@ -64,12 +70,18 @@ class Evaluation:
         )
         return {name: right / total if total else None for name, right, total in rows}
 
+    @property
+    def words(self) -> str:
+        """The one number that matters most, with its name."""
+        return f"loss {self.loss:.4g}" if self.loss is not None else f"accuracy {self.accuracy:.2%}"
+
     def summary(self) -> dict[str, Any]:
         """Everything but the single images, ready for JSON."""
+        about = {"data": self.data.name, "split": self.data.split, "count": self.count}
+        if self.loss is not None:
+            return {**about, "loss": self.loss, "seconds": round(self.seconds, 3)}
         return {
-            "data": self.data.name,
-            "split": self.data.split,
-            "count": self.count,
+            **about,
             "accuracy": self.accuracy,
             "error": self.error,
             "per_class": self.per_class,
@@ -92,7 +104,8 @@ def evaluate(
     An image's class is the most active class capsule: argmax_j a_j; where two things are in an image, both of the two
     most active ones must be right. With `crops`, each (down, right) from the centre,
     images larger than the model takes are seen at all these places and the activations are averaged
-    (`data.CROPS_13`, Hinton et al. 2018, section 5). `progress(done, total)` is called after each batch.
+    (`data.CROPS_13`, Hinton et al. 2018, section 5). `progress(done, total)` is called after each batch. A model that
+    does not classify is held to its own objective, with the same draws every time.
 
     >>> from torchcaps import create_model, data
     >>> digits = data.load_data("digits", "test").subset(range(20))
@@ -109,6 +122,9 @@ def evaluate(
         )
     started = time.perf_counter()
     activations, labels = _ask(model, data, batch_size, crops, progress)  # [N, J], [N] or [N, 2]
+    if not model.classifies:
+        loss = _objective(model, data, batch_size)
+        return Evaluation(data, activations, labels, torch.zeros(0, 0), time.perf_counter() - started, loss)
     said, true = answers(activations, data.num_labels), labels
     if data.num_labels > 1:
         said, true = _matched(said, true)
@@ -151,3 +167,13 @@ def _ask(
     finally:
         model.train(was_training)
     return torch.cat(parts), torch.cat(labels)  # [N, J], [N] or [N, 2]
+
+
+@torch.inference_mode()
+def _objective(model: ImageModel, data: ImageData, batch_size: int) -> float:
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(0)
+    total = 0.0
+    for batch in data.batches(batch_size):
+        total += float(model.objective(to_float(batch.images.to(device)), generator)) * len(batch.images)
+    return total / len(data)

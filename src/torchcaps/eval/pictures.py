@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from torchcaps.eval._pairs import pair_examples
 from torchcaps.eval.diagnostics import Diagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation
 from torchcaps.eval.perturb import OFFSETS, perturb
-from torchcaps.models import ImageModel
+from torchcaps.models import AttentionCapsNet, ImageModel, KuramotoNet, TransformingAutoencoder
+from torchcaps.models.transforming_autoencoder import shift_images
 from torchcaps.nn.watch import routing_layers
 
 RIGHT, WRONG = 8, 4
@@ -43,6 +44,8 @@ class Subject(NamedTuple):
     diagnosis: Diagnosis | None = None
 
 
+# Pictures that one family of models has to itself; the report of any other does not speak of them.
+OWN: dict[str, type[ImageModel]] = {"transformations": TransformingAutoencoder, "phases": KuramotoNet}
 PICTURES: Registry[Callable[[Subject], Picture]] = Registry("picture")
 
 
@@ -74,12 +77,13 @@ def clearest(evaluation: Evaluation) -> int:
 @PICTURES.register("curves")
 def _curves(subject: Subject) -> Picture:
     metrics = subject.metrics
+    what = "Loss and accuracy" if subject.model.classifies else "Loss"
     ends = [f"{name.replace('_', ' ')} {values[-1]:.4g}" for name, values in metrics.items() if name.startswith("val")]
     return Picture(
         viz.curves(metrics),
         "Learning curves",
-        "Loss and accuracy after every epoch; the accent colour is the held-out validation part.",
-        f"Curves of loss and accuracy over the epochs. At the end: {', '.join(ends) or 'see the table of the run'}.",
+        f"{what} after every epoch; the accent colour is the held-out validation part.",
+        f"Curves of {what.lower()} over the epochs. At the end: {', '.join(ends) or 'see the table of the run'}.",
     )
 
 
@@ -193,10 +197,55 @@ def _diagnostics(subject: Subject) -> Picture:
     )
 
 
+@PICTURES.register("transformations")
+@torch.inference_mode()
+def _transformations(subject: Subject) -> Picture:
+    model, data = cast(TransformingAutoencoder, subject.model), subject.evaluation.data
+    # One image of each class, as far as there are so many.
+    places = torch.stack([(data.labels == label).nonzero()[0, 0] for label in data.labels.unique()[:RIGHT]])
+    images = to_float(data.images[places])
+    shift = model.draw_shift(len(images), torch.Generator().manual_seed(1))
+    outputs = model.transform(images, shift)
+    return Picture(
+        viz.transformations(images, shift_images(images, shift), outputs, shift),
+        "Images moved by their capsules",
+        "Above each column: by how many pixels down and right the image is to be moved. The capsules are told the "
+        "shift alone, add it to the positions that they have found, and paint the output.",
+        f"{len(images)} test images, each above the image moved by a shift, what the capsules painted, and the "
+        "difference of the two.",
+    )
+
+
+@PICTURES.register("phases")
+@torch.inference_mode()
+def _phases(subject: Subject) -> Picture:
+    model, data = cast(KuramotoNet, subject.model), subject.evaluation.data
+    place = clearest(subject.evaluation)
+    image = to_float(data.images[place : place + 1])
+    angles = model.phases(image)[:, 0]  # [R, C, h, w]
+    # The channel whose oscillators tell the parts of the image apart best: in the end their phases differ most.
+    orders = torch.hypot(angles[-1].cos().mean(dim=(1, 2)), angles[-1].sin().mean(dim=(1, 2)))  # [C]
+    channel = int(orders.argmin())
+    name = data.class_names[int(data.labels[place])]
+    return Picture(
+        viz.phases(image[0], angles[:, channel]),
+        "Phases of the oscillators",
+        f"One test image of class {name}, and the phases of channel {channel} of the first layer of oscillators at its "
+        "start and after each iteration: the same colour is the same phase.",
+        f"An image of class {name} beside {len(angles)} maps of phases, from the start to the last iteration.",
+    )
+
+
 def lacking(what: str, model: ImageModel) -> str | None:
     """Why a model cannot have this picture, or None when it can."""
+    if what in OWN:
+        return None if isinstance(model, OWN[what]) else "this model has no " + what
+    if not model.classifies and what != "curves":
+        return "this model has no classes"
     if what in ("reconstructions", "perturbations") and model.decoder is None:
         return "this model has no decoder"
+    if what == "diagnostics" and isinstance(model, AttentionCapsNet) and model.schedule == "concurrent":
+        return "this model routes its layers together, where single layers are not watched"
     if what == "diagnostics" and not routing_layers(model):
         return "this model has no routing"
     if what == "coupling" and type(model).trace is ImageModel.trace:
@@ -208,7 +257,7 @@ def draw(what: str, subject: Subject) -> Picture:
     """Make one picture by name.
 
     >>> PICTURES.names()
-    ['confusion', 'coupling', 'curves', 'diagnostics', 'perturbations', 'reconstructions']
+    ['confusion', 'coupling', 'curves', 'diagnostics', 'perturbations', 'phases', 'reconstructions', 'transformations']
     """
     reason = lacking(what, subject.model)
     if reason is not None:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.eval._page import Section, page
 from torchcaps.eval.diagnostics import Diagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation, Progress, evaluate
-from torchcaps.eval.pictures import Subject, draw, lacking
+from torchcaps.eval.pictures import OWN, Subject, draw, lacking
 
 if TYPE_CHECKING:
+    from torchcaps.models import ImageModel
     from torchcaps.train import Run
 
 ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling", "diagnostics")
+
+
+def sections_of(model: ImageModel) -> list[str]:
+    """What stands in the report of a model: for one without classes, its curves and its own pictures alone."""
+    own = [what for what in OWN if lacking(what, model) is None]
+    return [*(ORDER if model.classifies else ("curves",)), *own]
 
 
 def report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress | None = None) -> Path:
@@ -31,20 +38,17 @@ def report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress
     diagnosis = diagnose(model, evaluation.data, progress=progress)
     subject = Subject(model, evaluation, run.metrics(), diagnosis)
     run.pictures.mkdir(exist_ok=True)
-    sections = [_make(what, subject, run.pictures / f"{what}.png") for what in ORDER]
+    sections = [_make(what, subject, run.pictures / f"{what}.png") for what in sections_of(model)]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     facts = {
-        f"accuracy on {evaluation.count:,} held-out images": f"{evaluation.accuracy:.2%}",
-        "error": f"{evaluation.error:.2%}",
+        **_numbers(evaluation),
         "parameters": f"{parameters:,}",
         "minutes of training": f"{run.record['seconds'] / 60:.1f}",
     }
-    tables = {
-        "Accuracy by class": {name: _percent(share) for name, share in evaluation.per_class.items()},
-        **_routing_tables(diagnosis),
-        "Recipe": asdict(run.recipe),
-        "Run": run.record,
-    }
+    tables = {**_routing_tables(diagnosis), "Recipe": asdict(run.recipe), "Run": run.record}
+    if model.classifies:
+        shares = {name: _percent(share) for name, share in evaluation.per_class.items()}
+        tables = {"Accuracy by class": shares, **tables}
     title = f"{run.recipe.model.name} on {evaluation.data.name}"
     lead = f"Trained by torchcaps; tested on the {evaluation.data.split} part, which no choice was made on."
     path = run.path / "report.html"
@@ -87,6 +91,13 @@ def _make(what: str, subject: Subject, path: Path) -> Section:
     picture.figure.savefig(buffer, format="png")
     path.write_bytes(buffer.getvalue())
     return Section(picture.title, picture.caption, picture.alt, buffer.getvalue())
+
+
+def _numbers(evaluation: Evaluation) -> dict[str, str]:
+    on = f"on {evaluation.count:,} held-out images"
+    if evaluation.loss is not None:
+        return {f"loss {on}": f"{evaluation.loss:.4g}"}
+    return {f"accuracy {on}": f"{evaluation.accuracy:.2%}", "error": f"{evaluation.error:.2%}"}
 
 
 def _percent(share: float | None) -> Any:

@@ -1,8 +1,29 @@
 """Networks by name: one family per file."""
 
 from torchcaps.models._base import MODELS, ImageModel, create_model, list_models, register_model
+from torchcaps.models.attention_capsnet import AttentionCapsNet
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.models.cnn import CNN
+from torchcaps.models.deep_capsnet import DeepCapsNet
+from torchcaps.models.efficient_capsnet import EfficientCapsNet
+from torchcaps.models.kmeans_capsnet import KMeansCapsNet
+from torchcaps.models.kuramoto_net import KuramotoNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
+from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
 
-__all__ = ["CNN", "MODELS", "CapsNet", "ImageModel", "MatrixCapsNet", "create_model", "list_models", "register_model"]
+__all__ = [
+    "CNN",
+    "MODELS",
+    "AttentionCapsNet",
+    "CapsNet",
+    "DeepCapsNet",
+    "EfficientCapsNet",
+    "ImageModel",
+    "KMeansCapsNet",
+    "KuramotoNet",
+    "MatrixCapsNet",
+    "TransformingAutoencoder",
+    "create_model",
+    "list_models",
+    "register_model",
+]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError, ShapeError
@@ -27,10 +27,15 @@ def check_sizes(image_shape: ImageShape, num_classes: int) -> None:
 class ImageModel(nn.Module):
     """A network from images [B, C, H, W] with values in [0, 1] to the capsules of its classes, [B, J, D].
 
-    `loss` names the loss it is made for. `decoder` turns masked class capsules into an image, or is None.
+    `loss` names the loss it is made for. `decoder` turns masked class capsules into an image, or is None. A model that
+    `classifies` not has other capsules than classes, and an `objective` of its own in place of that loss. One that
+    takes `any_size` sees images of other heights and widths than it was made for, down to `least`.
     """
 
     loss = "margin"
+    classifies = True
+    any_size = False
+    least = 1
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()
@@ -49,9 +54,21 @@ class ImageModel(nn.Module):
         """The routing into the class capsules with every iteration kept."""
         raise ConfigError(f"trace: expected a model with routing, got {type(self).__name__}")
 
+    def objective(self, images: Tensor, generator: Generator | None = None) -> Tensor:
+        """What a model that does not classify is trained to make small; what it draws comes from the generator."""
+        raise ConfigError(f"objective: expected a model that does not classify, got {type(self).__name__}")
+
     def check_images(self, images: Tensor) -> None:
-        """Raise unless images are [B, C, H, W] of the shape that the model was made for."""
-        if tuple(images.shape[1:]) != self.image_shape:
+        """Raise unless images are [B, C, H, W] of the shape that the model was made for, or of any size it takes."""
+        if self.any_size:
+            channels = self.image_shape[0]
+            if images.dim() != 4 or images.shape[1] != channels:
+                raise ShapeError(f"images: expected [B, {channels}, H, W], got {tuple(images.shape)}")
+            if min(images.shape[2:]) < self.least:
+                raise ShapeError(
+                    f"images: expected height and width of at least {self.least}, got {tuple(images.shape)}"
+                )
+        elif tuple(images.shape[1:]) != self.image_shape:
             raise ShapeError(
                 f"images: expected [B, {', '.join(map(str, self.image_shape))}], got {tuple(images.shape)}"
             )

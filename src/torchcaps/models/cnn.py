@@ -14,14 +14,19 @@ class CNN(ImageModel):
     """Layers that end in one score per class.
 
     It speaks the language of capsules so that all tools work with it: each class is a capsule of one dimension whose
-    pose is the score, poses [B, J, 1], and whose activation is the softmax of the scores, [B, J].
+    pose is the score, poses [B, J, 1], and whose activation is the softmax of the scores, [B, J]. Layers that pool over
+    all positions take images of any size, from `least` on.
     """
 
     loss = "cross_entropy"
 
-    def __init__(self, image_shape: ImageShape, num_classes: int, layers: nn.Sequential) -> None:
+    def __init__(
+        self, image_shape: ImageShape, num_classes: int, layers: nn.Sequential, *, least: int | None = None
+    ) -> None:
         super().__init__(image_shape, num_classes)
         self.layers = layers
+        if least is not None:
+            self.any_size, self.least = True, least
 
     def forward(self, images: Tensor) -> Capsules:
         self.check_images(images)
@@ -95,3 +100,42 @@ def cnn_smallnorb(image_shape: ImageShape, num_classes: int, *, dropout: float =
         nn.Linear(1024, num_classes),
     )
     return CNN(image_shape, num_classes, layers)
+
+
+# What `conv_stem` makes one position of.
+STEM_LEAST = 14
+
+
+def conv_stem(image_shape: ImageShape) -> nn.Sequential:
+    """Four 3x3 convolutions, 64, 64, 128 and 128 channels, halved by average pooling after the second.
+
+    Images [B, C, H, W] give features [B, 128, H', W'], at 28x28 of 8x8 positions. `kmeans_capsnet` and its control,
+    `cnn_avgpool`, differ in what comes after it alone.
+    """
+    if min(image_shape[1:]) < STEM_LEAST:
+        raise ShapeError(f"image_shape: expected height and width of at least {STEM_LEAST}, got {image_shape}")
+    return nn.Sequential(
+        nn.Conv2d(image_shape[0], 64, 3),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(64, 128, 3),
+        nn.ReLU(),
+        nn.Conv2d(128, 128, 3),
+        nn.ReLU(),
+    )
+
+
+@register_model("cnn_avgpool")
+def cnn_avgpool(image_shape: ImageShape, num_classes: int) -> CNN:
+    """The control: four convolutions, the average over all positions, one hidden layer; images of any size."""
+    layers = nn.Sequential(
+        *conv_stem(image_shape),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, num_classes),
+    )
+    return CNN(image_shape, num_classes, layers, least=STEM_LEAST)

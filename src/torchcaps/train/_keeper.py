@@ -21,6 +21,11 @@ class Stopped(Exception):  # noqa: N818 (it is no error)
     """Raised inside the training loop after Ctrl-C; a KeyboardInterrupt would make Lightning end the process."""
 
 
+def _goodness(row: dict[str, Any]) -> tuple[float, float]:
+    """By accuracy, then by loss; by loss alone where the model has no classes."""
+    return row.get("val_accuracy", 0.0), -row["val_loss"]
+
+
 class Keeper(Callback):
     """Adds a row of metrics per epoch, remembers the best weights, saves the state every so many steps.
 
@@ -67,22 +72,18 @@ class Keeper(Callback):
             raise Stopped
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        train_loss, train_accuracy = pl_module.means("train")
-        val_loss, val_accuracy = pl_module.means("val")
         row = {
             "epoch": trainer.current_epoch + 1,
             "step": trainer.global_step,
-            "train_loss": train_loss,
-            "train_accuracy": train_accuracy,
-            "val_loss": val_loss,
-            "val_accuracy": val_accuracy,
+            **pl_module.means("train"),
+            **pl_module.means("val"),
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "seconds": self.seconds,
         }
         if self.vitals is not None:
-            row |= self.vitals(pl_module.model, pl_module.loss)
+            row |= self.vitals(pl_module.model, pl_module.loss) if pl_module.model.classifies else {}
         self.rows = [*self.rows, row]
-        if not self.best or (val_accuracy, -val_loss) > (self.best["val_accuracy"], -self.best["val_loss"]):
+        if not self.best or _goodness(row) > _goodness(self.best):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.model.state_dict().items()}
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:

@@ -101,13 +101,10 @@ def _end_state(run: Run) -> Mapping[str, Any] | None:
 
 
 def _finish(run: Run, state: Mapping[str, Any]) -> None:
-    chosen = ("epoch", "step", "val_accuracy", "val_loss")
+    chosen = [name for name in ("epoch", "step", "val_accuracy", "val_loss") if name in state["best"]]
     save_weights(state["best"]["weights"], run.weights)
-    right, count = _test(run)
     results = {
-        "test_accuracy": right / count,
-        "test_errors": count - right,
-        "test_images": count,
+        **_test(run),
         "best": {name: state["best"][name] for name in chosen},
         "final": {name: state["rows"][-1][name] for name in chosen},
     }
@@ -115,17 +112,22 @@ def _finish(run: Run, state: Mapping[str, Any]) -> None:
 
 
 @torch.inference_mode()
-def _test(run: Run) -> tuple[int, int]:
-    """How many images of the test split the chosen weights get right, and of how many."""
+def _test(run: Run) -> dict[str, Any]:
+    """What the chosen weights come to on the test split."""
     wanted = run.recipe.trainer.accelerator
     found = torch.accelerator.current_accelerator() if wanted == "auto" else torch.device(wanted)
     device = torch.device("cpu") if found is None else found
     model = run.load_model().to(device)
     data = run.load_data("test")
+    batches = BatchLoader(data, run.recipe.data.batch_size)
+    if not model.classifies:
+        generator = torch.Generator().manual_seed(0)
+        losses = [float(model.objective(images.to(device), generator)) * len(images) for images, *_ in batches]
+        return {"test_loss": sum(losses) / len(data), "test_images": len(data)}
     right = 0
-    for images, labels, *_ in BatchLoader(data, run.recipe.data.batch_size):
+    for images, labels, *_ in batches:
         right += int(right_answers(model(images.to(device)).activations.cpu(), labels).sum())
-    return right, len(data)
+    return {"test_accuracy": right / len(data), "test_errors": len(data) - right, "test_images": len(data)}
 
 
 def from_anywhere(recipe: Recipe) -> Recipe:

@@ -44,7 +44,8 @@ def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
 class TrainModule(LightningModule):
     """A model with its loss and optimiser: loss = classification + reconstruction, the decoder masked by the label.
 
-    `totals` sums loss, right answers and images of the pass that is under way; `means` makes a row of it.
+    A model that does not classify brings its own objective. `totals` sums loss, right answers and images of the pass
+    that is under way; `means` makes a row of it.
     """
 
     def __init__(self, model: ImageModel, recipe: Recipe, total_steps: int) -> None:
@@ -71,9 +72,22 @@ class TrainModule(LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         # With several processes the last batch may leave one without an image.
         if len(batch[1]):
-            self._step("val", batch)
+            # What an objective draws must be the same in every epoch, so that epochs can be compared.
+            seed = mix_seed(self.recipe.seed, batch_idx, self.global_rank)
+            self._step("val", batch, torch.Generator().manual_seed(seed))
 
-    def _step(self, part: str, batch: Batch) -> Tensor:
+    def _step(self, part: str, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
+        labels = batch[1]
+        if self.model.classifies:
+            loss, right = self._classify(batch)
+        else:
+            loss, right = self.model.objective(batch[0], generator), labels.new_zeros(())
+        sums = torch.stack([loss.detach().float() * len(labels), right, right.new_tensor(len(labels))])  # [3]
+        self.totals[part] = self.totals[part].to(sums.device) + sums
+        return loss
+
+    def _classify(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss, and how many answers are right."""
         images, labels = batch[:2]
         capsules = self.model(images)
         loss = self.loss(capsules, labels)
@@ -82,10 +96,7 @@ class TrainModule(LightningModule):
             pairs = [(labels, images)] if labels.dim() == 1 else zip(labels.unbind(1), batch[2].unbind(1), strict=True)
             for classes, targets in pairs:
                 loss = loss + self.reconstruction(self.model.decode(capsules, classes), targets)
-        right = right_answers(capsules.activations, labels).sum()
-        sums = torch.stack([loss.detach().float() * len(labels), right, right.new_tensor(len(labels))])  # [3]
-        self.totals[part] = self.totals[part].to(sums.device) + sums
-        return loss
+        return loss, right_answers(capsules.activations, labels).sum()
 
     def configure_optimizers(self) -> Any:
         optim: OptimRecipe = self.recipe.optim
@@ -95,11 +106,12 @@ class TrainModule(LightningModule):
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: lr_factor(optim, step, self.total_steps))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def means(self, part: str) -> tuple[float, float]:
-        """Mean loss and accuracy of the pass so far, over all processes; the sums start anew."""
+    def means(self, part: str) -> dict[str, float]:
+        """Mean loss and, where there are classes, accuracy of the pass so far, over all processes; sums start anew."""
         loss, right, count = self._gather(part).tolist()
         self.totals[part] = torch.zeros(3)
-        return loss / count, right / count
+        means = {f"{part}_loss": loss / count}
+        return {**means, f"{part}_accuracy": right / count} if self.model.classifies else means
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["train_totals"] = self._gather("train")

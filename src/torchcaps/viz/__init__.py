@@ -12,7 +12,9 @@ from torchcaps.viz.findings import findings
 from torchcaps.viz.overlays import overlays
 from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
+from torchcaps.viz.phases import phases
 from torchcaps.viz.reconstructions import reconstructions
+from torchcaps.viz.transformations import transformations
 
 __all__ = [
     "Figure",
@@ -26,5 +28,7 @@ __all__ = [
     "overlays",
     "pair",
     "perturbations",
+    "phases",
     "reconstructions",
+    "transformations",
 ]

@@ -1,0 +1,171 @@
+"""A deep capsule network after DeepCaps (Rajasegaran et al. 2019): cells of capsule layers with skip connections.
+
+Sizes as in the paper. What differs: poses are normalised over the batch before they are squashed, without which they
+fade from layer to layer at the start; in the last cell a child chooses between the parents of each position
+by itself, where the paper lets all positions compete; the deconvolutions of the decoder are those of the other models.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.models._base import ImageModel, ImageShape, make_decoder, register_model
+from torchcaps.nn import CapsLinear, Router, make_router, mask_capsules
+from torchcaps.ops import squash
+from torchcaps.types import Capsules, Trace
+
+
+def _as_capsules(poses: Tensor) -> Capsules:
+    # The sum of a layer and its skip may be longer than one.
+    return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1).clamp(max=1))
+
+
+class CellConv(nn.Module):
+    """A 3x3 convolution from all capsules of a neighbourhood to new ones: squash(normalise(conv(poses))).
+
+    poses [B, H, W, I, P] give [B, H', W', J, D], at a stride of 2 of half the height and width, rounded up.
+    """
+
+    def __init__(self, in_caps: int, in_dim: int, caps: int, dim: int, stride: int = 1) -> None:
+        super().__init__()
+        self.shape = (caps, dim)
+        self.conv = nn.Conv2d(in_caps * in_dim, caps * dim, 3, stride, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(caps * dim)
+        # Capsules are vectors of a length near one; so many of them give new ones of that length before any learning.
+        nn.init.normal_(self.conv.weight, std=1 / math.sqrt(9 * in_caps))
+
+    def forward(self, poses: Tensor) -> Tensor:
+        channels = poses.flatten(3).permute(0, 3, 1, 2)  # [B, I*P, H, W]
+        channels = self.norm(self.conv(channels)).permute(0, 2, 3, 1)  # [B, H', W', J*D]
+        return squash(channels.contiguous().unflatten(-1, self.shape))  # [B, H', W', J, D]
+
+
+class RoutedCellConv(nn.Module):
+    """A 3x3 convolution from each capsule type by itself to votes for new ones, routed at every position.
+
+    All types share the kernel, as in the paper's 3-D convolution: poses [B, H, W, I, P] give votes [B*H*W, I, J, D],
+    and these poses [B, H, W, J, D].
+    """
+
+    def __init__(self, in_caps: int, caps: int, dims: tuple[int, int], routing: Router) -> None:
+        super().__init__()
+        self.caps = caps
+        self.conv = nn.Conv2d(dims[0], caps * dims[1], 3, padding=1, bias=False)
+        self.routing = routing
+        routing.prepare(in_caps, caps, *dims)
+
+    def forward(self, poses: Tensor) -> Tensor:
+        batch, height, width, types, _ = poses.shape
+        maps = poses.permute(0, 3, 4, 1, 2).flatten(0, 1)  # [B*I, P, H, W]
+        votes = self.conv(maps).unflatten(0, (batch, types)).unflatten(2, (self.caps, -1))  # [B, I, J, D, H, W]
+        votes = votes.permute(0, 4, 5, 1, 2, 3).flatten(0, 2)  # [B*H*W, I, J, D]
+        parents = self.routing(votes, _as_capsules(poses.flatten(0, 2))).poses  # [B*H*W, J, D]
+        return parents.unflatten(0, (batch, height, width))  # [B, H, W, J, D]
+
+
+class CapsCell(nn.Module):
+    """Three capsule layers, the first of stride 2, and a skip from the first one round the other two.
+
+    poses [B, H, W, I, P] give [B, H', W', J, D]. With `routing` the skip is routed.
+    """
+
+    def __init__(self, in_caps: int, in_dim: int, caps: int, dim: int, routing: Router | None = None) -> None:
+        super().__init__()
+        self.first = CellConv(in_caps, in_dim, caps, dim, stride=2)
+        self.rest = nn.Sequential(CellConv(caps, dim, caps, dim), CellConv(caps, dim, caps, dim))
+        if routing is None:
+            self.skip = CellConv(caps, dim, caps, dim)
+        else:
+            self.skip = RoutedCellConv(caps, caps, (dim, dim), routing)
+
+    def forward(self, poses: Tensor) -> Tensor:
+        first = self.first(poses)  # [B, H', W', J, D]
+        return self.rest(first) + self.skip(first)  # [B, H', W', J, D]
+
+
+class DeepCapsNet(ImageModel):
+    """A convolution, four cells of which the last is routed, and class capsules that see the last two cells.
+
+    `channels` are those of the convolution, `caps` the capsule types of every cell; poses have 4 dimensions in the
+    first cell and 8 in the others. The cell and the class layer get a copy of `routing` each. The decoder, made for one
+    class, sees only the pose of the class that is decoded, not which one it is.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        channels: int = 128,
+        caps: int = 32,
+        class_dim: int = 32,
+        routing: Router | str | Mapping[str, Any] = "dynamic",
+        decoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__(image_shape, num_classes)
+        router = make_router(routing)
+        conv = nn.Conv2d(image_shape[0], channels, 3, padding=1, bias=False)
+        self.stem = nn.Sequential(conv, nn.BatchNorm2d(channels), nn.ReLU())
+        self.lower = nn.Sequential(
+            CapsCell(channels, 1, caps, 4), CapsCell(caps, 4, caps, 8), CapsCell(caps, 8, caps, 8)
+        )
+        self.upper = CapsCell(caps, 8, caps, 8, copy.deepcopy(router))
+        # The faster layout for these convolutions; poses then lie as they are squashed.
+        for part in (self.stem, self.lower, self.upper):
+            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        children = sum(math.prod(math.ceil(side / 2**cells) for side in image_shape[1:]) for cells in (3, 4)) * caps
+        self.head = CapsLinear(
+            children, num_classes, in_dim=8, out_dim=class_dim, routing=router, bias=router.takes_bias
+        )
+        self.decoder = decoder
+
+    def features(self, images: Tensor) -> Capsules:
+        """The capsules of the last two cells as one set, [B, I, 8]."""
+        self.check_images(images)
+        maps = self.stem(images).permute(0, 2, 3, 1).unsqueeze(-1)  # [B, H, W, channels, 1]
+        lower = self.lower(maps)  # [B, H/8, W/8, caps, 8]
+        upper = self.upper(lower)  # [B, H/16, W/16, caps, 8]
+        return _as_capsules(torch.cat([lower.flatten(1, 3), upper.flatten(1, 3)], dim=1))
+
+    def forward(self, images: Tensor) -> Capsules:
+        return self.head(self.features(images))
+
+    def decode(self, capsules: Capsules, labels: Tensor | None = None) -> Tensor:
+        if self.decoder is None:
+            return super().decode(capsules, labels)
+        return self.decoder(mask_capsules(capsules, labels).sum(dim=1, keepdim=True))
+
+    def trace(self, images: Tensor) -> Trace:
+        return self.head.trace(self.features(images))
+
+
+@register_model("deep_capsnet")
+def deep_capsnet(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "dynamic",
+    decoder: str | None = "deconv",
+) -> DeepCapsNet:
+    """DeepCaps: four skip-connected cells of 32 capsule types, the last one routed; class capsules of 32."""
+    made = make_decoder(decoder, 1, 32, image_shape)
+    return DeepCapsNet(image_shape, num_classes, routing=routing, decoder=made)
+
+
+@register_model("deep_capsnet_small")
+def deep_capsnet_small(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "dynamic",
+    decoder: str | None = "deconv",
+) -> DeepCapsNet:
+    """A deep capsule network for two cores: four skip-connected cells of 8 capsule types; class capsules of 16."""
+    made = make_decoder(decoder, 1, 16, image_shape)
+    return DeepCapsNet(image_shape, num_classes, channels=32, caps=8, class_dim=16, routing=routing, decoder=made)

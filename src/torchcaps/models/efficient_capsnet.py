@@ -1,0 +1,83 @@
+"""Efficient-CapsNet of Mazzia, Salvetti and Chiaberge 2021: few capsules, and self-attention in place of iterations.
+
+Convolutions and capsules as in the released code, whose batch normalisation follows the ReLU. For images of another
+size than 28x28 the depthwise kernel grows or shrinks with the map, so that there are always 16 primary capsules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import ShapeError
+from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
+from torchcaps.nn import CapsLinear, Router, make_router
+from torchcaps.ops import squash
+from torchcaps.types import Capsules, Trace
+
+# Channels, kernel and stride of the convolutions.
+CONVS = ((32, 5, 1), (64, 3, 1), (64, 3, 1), (128, 3, 2))
+LEAST = 11
+
+
+class EfficientCapsNet(ImageModel):
+    """Four convolutions, a depthwise one that sees the whole map, 16 primary capsules of 8, class capsules of 16.
+
+    Both kinds of capsules are squashed by (1 - exp(-|s|)) s/|s|, the class capsules by their routing.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        routing: Router | str | Mapping[str, Any] = "self_attention",
+        decoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__(image_shape, num_classes)
+        if min(image_shape[1:]) < LEAST:
+            raise ShapeError(f"image_shape: expected height and width of at least {LEAST}, got {image_shape}")
+        height, width = image_shape[1:]
+        self.stem = nn.Sequential()
+        channels = (image_shape[0], *(out for out, _, _ in CONVS))
+        for (before, after), (_, kernel, stride) in zip(pairwise(channels), CONVS, strict=True):
+            height, width = conv_size(height, kernel, stride), conv_size(width, kernel, stride)
+            self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(), nn.BatchNorm2d(after)])
+        self.primary = nn.Conv2d(128, 128, (height, width), groups=128)
+        router = make_router(routing)
+        self.head = CapsLinear(16, num_classes, in_dim=8, out_dim=16, routing=router, bias=router.takes_bias)
+        self.decoder = decoder
+
+    def features(self, images: Tensor) -> Capsules:
+        """The primary capsules, [B, 16, 8]."""
+        self.check_images(images)
+        poses = self.primary(self.stem(images)).flatten(1).unflatten(1, (16, 8))  # [B, 16, 8]
+        poses = squash(poses, form="exponential")  # [B, 16, 8]
+        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+
+    def forward(self, images: Tensor) -> Capsules:
+        return self.head(self.features(images))
+
+    def trace(self, images: Tensor) -> Trace:
+        return self.head.trace(self.features(images))
+
+
+@register_model("efficient_capsnet")
+def efficient_capsnet(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "self_attention",
+    decoder: str | None = "mlp",
+) -> EfficientCapsNet:
+    """Efficient-CapsNet: 16 primary capsules, self-attention routing; 161,824 parameters without the decoder."""
+    return EfficientCapsNet(
+        image_shape,
+        num_classes,
+        routing=routing,
+        decoder=make_decoder(decoder, num_classes, 16, image_shape),
+    )

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from torchcaps.data import load_data, to_float
+from torchcaps.errors import ShapeError
+from torchcaps.models import EfficientCapsNet, create_model
+from torchcaps.nn import MarginLoss, SelfAttentionRouting
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_parameters_of_the_papers_network() -> None:
+    assert parameters(create_model("efficient_capsnet", decoder=None)) == 161_824
+    assert parameters(create_model("efficient_capsnet")) == 161_824 + 1_411_344
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 11, 40)])
+def test_always_sixteen_primary_capsules(shape: tuple[int, int, int]) -> None:
+    model = create_model("efficient_capsnet", image_shape=shape, num_classes=3).eval()
+    assert isinstance(model, EfficientCapsNet)
+    assert isinstance(model.head.routing, SelfAttentionRouting)
+    capsules = model.features(torch.rand(2, *shape))
+    assert capsules.poses.shape == (2, 16, 8)
+    assert capsules.activations.max() < 1
+    assert model.trace(torch.rand(2, *shape)).coupling.shape == (1, 2, 16, 3)
+
+
+def test_other_routers() -> None:
+    for routing in ("dynamic", "uniform", "kmeans"):
+        model = create_model("efficient_capsnet", image_shape=(1, 12, 12), num_classes=3, routing=routing).eval()
+        assert model(torch.rand(2, 1, 12, 12)).activations.isfinite().all()
+
+
+def test_too_small_says_how_large() -> None:
+    with pytest.raises(ShapeError, match=r"^image_shape: expected height and width of at least 11, got \(1, 10, 28\)$"):
+        create_model("efficient_capsnet", image_shape=(1, 10, 28))
+
+
+def test_it_learns_digits() -> None:
+    torch.manual_seed(0)
+    data = load_data("digits", "train")
+    images, labels = to_float(data.images[:64]), data.labels[:64]
+    model, loss = create_model("efficient_capsnet", decoder=None), MarginLoss()
+    optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(12):
+        optimiser.zero_grad()
+        capsules = model(images)
+        loss(capsules, labels).backward()
+        optimiser.step()
+    assert (capsules.activations.argmax(-1) == labels).float().mean() > 0.7  # pyright: ignore

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from torchcaps.errors import ShapeError
+from torchcaps.viz import phases
+from torchcaps.viz.phases import order_parameter
+
+
+def test_an_image_and_a_panel_per_iteration() -> None:
+    angles = torch.rand(3, 7, 6) * 2 * math.pi - math.pi
+    figure = phases(torch.rand(1, 14, 12), angles)
+    figure.canvas.draw()
+    image, *panels, _ = figure.axes
+    assert image.get_title(loc="left") == "image"
+    assert [panel.get_title(loc="left") for panel in panels] == ["start", "iteration 1", "iteration 2"]
+    np.testing.assert_allclose(np.asarray(panels[1].images[0].get_array()), angles[1].numpy())
+    assert panels[2].get_xlabel() == f"order {float(order_parameter(angles[2])):.2f}"
+
+
+def test_both_ends_of_the_circle_have_one_colour() -> None:
+    (start, *_, _) = phases(torch.rand(1, 4, 4), torch.tensor([[[-math.pi, math.pi]]])).axes[1:]
+    colours = start.images[0].to_rgba(np.asarray(start.images[0].get_array()))
+    np.testing.assert_allclose(colours[0, 0], colours[0, 1], atol=0.02)
+
+
+def test_order_is_one_in_phase_and_zero_all_around() -> None:
+    assert float(order_parameter(torch.full((5, 5), 2.0))) == pytest.approx(1)
+    assert float(order_parameter(torch.arange(8) * math.pi / 4)) == pytest.approx(0, abs=1e-6)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ShapeError, match=r"^image: expected \[C, H, W\], got \(4, 4\)"):
+        phases(torch.rand(4, 4), torch.zeros(1, 4, 4))
+    for shape in ((4, 4), (0, 4, 4)):
+        with pytest.raises(ShapeError, match=r"^phases: expected \[R, h, w\] of at least one iteration, got"):
+            phases(torch.rand(1, 4, 4), torch.zeros(shape))
