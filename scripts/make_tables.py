@@ -5,6 +5,7 @@ Folders of finished comparisons (`torchcaps compare`) may be named: they are ent
 
 from __future__ import annotations
 
+import inspect
 import json
 import statistics
 import sys
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import torch
 
 from torchcaps import viz
 from torchcaps.bench import compare_markdown, read_result, summary
+from torchcaps.models import MODELS, create_model, list_models
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = (
@@ -83,9 +86,22 @@ def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
+def models() -> str:
+    """Every network of the registry with its size, in Markdown."""
+    lines = ["| name | parameters | what it is |", "|---|---:|---|"]
+    for name in list_models():
+        with torch.device("meta"):
+            model = create_model(name)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        what = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
+        lines.append(f"| `{name}` | {count:,} | {what} |")
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
+    "docs/models.md": {"models": models},
 }
 
 

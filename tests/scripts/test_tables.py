@@ -31,7 +31,7 @@ def result(accuracy: float, seed: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/models.md"])
 def test_the_pages_show_what_was_measured(page):
     text = (ROOT / page).read_text()
     assert script("make_tables").update(text, page) == text, "run scripts/make_tables.py"
