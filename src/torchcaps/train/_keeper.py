@@ -88,7 +88,7 @@ class Keeper(Callback):
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:
             write_metrics(self.folder, self.rows)
-        if self.stop_at is not None and val_accuracy >= self.stop_at:
+        if self.stop_at is not None and row.get("val_accuracy", 0.0) >= self.stop_at:
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
