@@ -22,7 +22,7 @@ docs: $(VENV)/ready
 # The environment is made anew whenever what it is made of changes.
 $(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs,play]'
 	touch $@
 
 clean:

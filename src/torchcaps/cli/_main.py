@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from torchcaps import __version__
 from torchcaps._registry import nearest
-from torchcaps.cli import bench, compare, data, eval, info, models, predict, recipes, routers, show, train
+from torchcaps.cli import bench, compare, data, eval, info, models, play, predict, recipes, routers, show, train
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError, TorchcapsError
 
 VERBS: dict[str, Verb] = {
     module.VERB.name: module.VERB
-    for module in (train, eval, predict, show, compare, models, routers, data, recipes, bench, info)
+    for module in (train, eval, predict, show, play, compare, models, routers, data, recipes, bench, info)
 }
 
 MISTAKE, FAILURE, INTERRUPTED, BROKEN_PIPE = 2, 1, 130, 141

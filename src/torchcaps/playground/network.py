@@ -1,0 +1,138 @@
+"""The network that is played with, a CNN to compare it with, and some images; trained once where there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pooch
+import torch
+from fastapi import Depends, Request
+from torch import Tensor
+
+from torchcaps.data import ImageData, load_data, to_float
+from torchcaps.errors import ConfigError
+from torchcaps.models import ImageModel
+from torchcaps.playground.picture import Source, fit
+from torchcaps.train import Recipe, Run, load_recipe, resume, start
+
+SAMPLES = 200
+# Enough for 98 % of the digits: it is there to compare with, not to win.
+CNN = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
+# Data sets whose classes the comparison network knows.
+DIGITS = ("digits", "mnist")
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is played with: a model, images that it can be asked about, and perhaps a CNN beside it.
+
+    `samples` are taken class by class in turn, so that for J classes number n shows class n mod J. `ink` says that the
+    images are bright strokes on a dark ground, which a page may show as ink on paper.
+    """
+
+    name: str
+    about: str
+    model: ImageModel
+    samples: ImageData
+    cnn: ImageModel | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return self.samples.class_names
+
+    @property
+    def ink(self) -> bool:
+        """Whether the images are strokes on a ground without light."""
+        images = self.samples.images
+        edge = torch.cat([images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]], dim=-1)
+        return images.shape[1] == 1 and float(edge.float().mean()) < 25
+
+    def image(self, source: Source) -> Tensor:
+        """What the network is to look at, [1, C, H, W] in [0, 1]."""
+        if source.drawing is not None:
+            return fit(source.drawing.tensor(), self.model.image_shape)
+        number = source.sample or 0
+        if number >= len(self.samples):
+            raise ConfigError(f"sample: expected a number from 0 to {len(self.samples) - 1}, got {number}")
+        return to_float(self.samples.images[number : number + 1])
+
+    @torch.inference_mode()
+    def warm_up(self) -> None:
+        """Answer once, so that the first question is not a slow one."""
+        images = self.image(Source(sample=0))
+        for model in (self.model, self.cnn):
+            if model is not None:
+                capsules = model(images)
+                if model.decoder is not None:
+                    model.decode(capsules)
+
+
+def in_turn(data: ImageData, count: int = SAMPLES) -> ImageData:
+    """The first images of each class, one class after the other, as long as every class has one."""
+    places = [(data.labels == label).nonzero().flatten() for label in range(data.num_classes)]  # J times [n]
+    filled = [at for at in places if len(at)]
+    rounds = min(count // max(len(filled), 1), *(len(at) for at in filled)) if filled else 0
+    order = [int(at[turn]) for turn in range(rounds) for at in filled]
+    return data.subset(order or range(min(len(data), count)))
+
+
+def open_network(
+    run: str | Path | None = None, *, progress: bool = False, say: Callable[[str], None] = print
+) -> Network:
+    """The network of a run; or the shipped one; or the small one on the digits, trained now if it never was."""
+    if run is not None:
+        opened = Run.open(run)
+        model, data = opened.load_model(), opened.load_data("test")
+        knows = opened.recipe.data.name in DIGITS and model.image_shape == (1, 28, 28)
+        cnn = _kept(load_recipe("digits", CNN), progress, say).load_model() if knows else None
+        return Network(opened.path.resolve().name, _about(opened), model, in_turn(data), cnn)
+    shipped = shipped_network()
+    if shipped is not None:
+        return shipped
+    opened = _kept(load_recipe("digits"), progress, say)
+    cnn = _kept(load_recipe("digits", CNN), progress, say).load_model()
+    return Network("capsnet_small", _about(opened), opened.load_model(), in_turn(load_data("digits", "test")), cnn)
+
+
+def shipped_network() -> Network | None:
+    """The network whose weights come with torchcaps: none so far; this is where they will be taken from."""
+    return None
+
+
+def _about(run: Run) -> str:
+    results = run.results
+    tested = f", {results['test_accuracy']:.1%} of the test images right" if "test_accuracy" in results else ""
+    return f"{run.recipe.model.name} on {run.recipe.data.name}{tested}"
+
+
+def _kept(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> Run:
+    """The run of this very recipe in the user's cache: finished, gone on with, or begun."""
+    stamp = hashlib.sha256(recipe.to_toml().encode()).hexdigest()[:8]
+    folder = Path(pooch.os_cache("torchcaps")) / "playground" / f"{recipe.model.name}-{stamp}"
+    if (folder / "run.json").exists():
+        run = Run.open(folder)
+        if run.status == "finished" and run.weights.exists():
+            return run
+        say(f"going on with the training of {recipe.model.name} in {folder}")
+        run = resume(folder, progress=progress)
+    else:
+        # Killed before its first word: there is nothing to go on with.
+        shutil.rmtree(folder, ignore_errors=True)
+        say(f"training {recipe.model.name} on {recipe.data.name} once; it is kept in {folder}")
+        run = start(recipe, folder, progress=progress)
+    if run.status != "finished":
+        raise KeyboardInterrupt
+    return run
+
+
+def _playing(request: Request) -> Network:
+    return request.app.state.network
+
+
+Playing = Annotated[Network, Depends(_playing)]

@@ -1,0 +1,7 @@
+"""The panel Routing."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+router = APIRouter()

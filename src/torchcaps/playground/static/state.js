@@ -1,0 +1,49 @@
+// What is seen, kept in the address behind the #: key=value, each value in JSON, so that a link restores a view.
+export class State {
+  onset = null;
+  onaddress = null;
+  #values = new Map();
+  #timer = 0;
+
+  constructor() {
+    this.#read();
+    addEventListener("hashchange", () => {
+      clearTimeout(this.#timer);
+      this.#read();
+      this.onaddress?.();
+    });
+    addEventListener("pagehide", () => this.flush());
+  }
+
+  get(key, fallback) {
+    return this.#values.has(key) ? this.#values.get(key) : fallback;
+  }
+
+  // The address follows a moment later, since browsers do not like to be told a hundred times a second; `now` at once.
+  set(key, value, { now = false } = {}) {
+    if (value === undefined || value === null) this.#values.delete(key);
+    else this.#values.set(key, value);
+    clearTimeout(this.#timer);
+    if (now) this.flush();
+    else this.#timer = setTimeout(() => this.flush(), 200);
+    this.onset?.(key);
+  }
+
+  flush() {
+    clearTimeout(this.#timer);
+    const words = new URLSearchParams();
+    for (const [key, value] of this.#values) words.set(key, JSON.stringify(value));
+    history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
+  }
+
+  #read() {
+    this.#values.clear();
+    for (const [key, value] of new URLSearchParams(location.hash.slice(1))) {
+      try {
+        this.#values.set(key, JSON.parse(value));
+      } catch {
+        // A link that was cut off: what can be read of it is shown.
+      }
+    }
+  }
+}

@@ -1,0 +1,115 @@
+"""A playground on a free port of the loopback, and a page in a real browser that leaves nothing unnoticed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import torch
+import uvicorn
+
+from torchcaps.data import load_data
+from torchcaps.models import create_model
+from torchcaps.playground import Network, address_of, create_app, listen, open_network
+from torchcaps.playground.network import in_turn
+from torchcaps.playground.server import config
+
+PICTURES = Path(__file__).parents[2] / "docs" / "images" / "playground"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def network() -> Network:
+    """A network with fresh weights; or, where TORCHCAPS_PLAY_RUN names a run, that one, for pictures worth showing."""
+    run = os.environ.get("TORCHCAPS_PLAY_RUN")
+    if run:
+        return open_network(run)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()
+    return Network("fresh", "capsnet_small with fresh weights", model, in_turn(load_data("digits", "test")), cnn)
+
+
+def start(network: Network) -> Iterator[str]:
+    """Serve in a thread: gives the address, and stops at the end."""
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(config(create_app(network)))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield address_of(listener, "127.0.0.1")
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def url(network: Network) -> Iterator[str]:
+    """The address of a running playground."""
+    yield from start(network)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium of the system, without a window; skipped where it or playwright is missing."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("playwright is not installed")
+    if program is None:
+        pytest.skip("no chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=program, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Any, url: str) -> Iterator[Any]:
+    """A page at the playground; the test fails on a console error, a page error or a request that leaves loopback."""
+    context = browser.new_context(base_url=url, viewport={"width": 1180, "height": 860})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: None if is_local(request.url) else wrong.append(f"left for {request.url}"))
+    page.goto("/")
+    page.wait_for_selector("html[data-ready=yes]")
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def is_local(address: str) -> bool:
+    """Whether a request stays on this machine, or goes nowhere at all."""
+    parts = urlsplit(address)
+    return parts.scheme in ("data", "blob") or parts.hostname in ("127.0.0.1", "localhost", "::1")
+
+
+@pytest.fixture
+def picture(page: Any) -> Any:
+    """Save what a page shows for the docs, where TORCHCAPS_PICTURES asks for it; otherwise do nothing."""
+
+    def save(name: str) -> None:
+        if os.environ.get("TORCHCAPS_PICTURES"):
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+    return save
