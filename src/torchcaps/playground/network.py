@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -15,19 +16,23 @@ from fastapi import Depends, Request
 from torch import Tensor
 
 from torchcaps.data import ImageData, load_data, to_float
+from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel
 from torchcaps.playground.picture import Source, fit
 from torchcaps.train import Recipe, Run, load_recipe, resume, start
 
 SAMPLES = 200
+APART = 2
+# The largest batch that a panel asks for.
+WARM = 17
 # Enough for 98 % of the digits: it is there to compare with, not to win.
 CNN = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
 # Data sets whose classes the comparison network knows.
 DIGITS = ("digits", "mnist")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """What is played with: a model, images that it can be asked about, and perhaps a CNN beside it.
 
@@ -46,26 +51,41 @@ class Network:
         """What the classes are called."""
         return self.samples.class_names
 
-    @property
+    @cached_property
     def ink(self) -> bool:
         """Whether the images are strokes on a ground without light."""
         images = self.samples.images
         edge = torch.cat([images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]], dim=-1)
         return images.shape[1] == 1 and float(edge.float().mean()) < 25
 
+    @cached_property
+    def pose_size(self) -> int:
+        """How many numbers the pose of a class has."""
+        with torch.inference_mode():
+            return self.model(self.image(Source(sample=0))).poses.shape[-1]
+
     def image(self, source: Source) -> Tensor:
         """What the network is to look at, [1, C, H, W] in [0, 1]."""
         if source.drawing is not None:
             return fit(source.drawing.tensor(), self.model.image_shape)
-        number = source.sample or 0
+        first = self._sample(source.sample or 0)  # [1, C, H, W]
+        if source.second is None:
+            return first
+        # Apart by a few pixels, as the digits of MultiMNIST lie, and as bright as paper lets two strokes be.
+        pair = torch.cat([first, self._sample(source.second)])  # [2, C, H, W]
+        apart = torch.tensor([-APART, APART])  # [2]
+        return shift(pair, apart, apart).sum(dim=0, keepdim=True).clamp(max=1)  # [1, C, H, W]
+
+    def _sample(self, number: int) -> Tensor:
         if number >= len(self.samples):
             raise ConfigError(f"sample: expected a number from 0 to {len(self.samples) - 1}, got {number}")
-        return to_float(self.samples.images[number : number + 1])
+        return to_float(self.samples.images[number : number + 1])  # [1, C, H, W]
 
     @torch.inference_mode()
     def warm_up(self) -> None:
         """Answer once, so that the first question is not a slow one."""
-        images = self.image(Source(sample=0))
+        _ = self.pose_size
+        images = self.image(Source(sample=0)).expand(WARM, -1, -1, -1)
         for model in (self.model, self.cnn):
             if model is not None:
                 capsules = model(images)

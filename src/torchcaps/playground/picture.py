@@ -46,15 +46,18 @@ class Picture(Request):
 
 
 class Source(Request):
-    """What the network is to look at: an image of the data by its number, or a drawing."""
+    """What the network is to look at: an image of the data by its number, perhaps a second over it; or a drawing."""
 
     sample: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    second: Annotated[int, Field(ge=0, le=100_000)] | None = None
     drawing: Picture | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.sample is None) == (self.drawing is None):
             raise ValueError("expected either a sample or a drawing")
+        if self.second is not None and self.sample is None:
+            raise ValueError("second: expected a sample that it lies over")
         return self
 
 
