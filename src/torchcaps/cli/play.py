@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ def _run(args: Namespace, out: Output) -> int:
         out.document({"url": url, "network": network.name, "about": network.about})
         out.say(f"{network.name}: {network.about}")
         out.say(f"playground at {url}   (Ctrl-C stops it)", style="bold")
+        # Whoever reads the address through a pipe waits for it.
+        sys.stdout.flush()
         serve(app, listener, open_at=None if args.no_browser else url)
     return 0
 

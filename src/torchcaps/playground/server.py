@@ -49,6 +49,7 @@ class Info(BaseModel):
     image_shape: tuple[int, int, int]
     samples: int
     ink: bool
+    decoder: bool
     panels: list[Panel]
 
 
@@ -84,6 +85,7 @@ def create_app(network: Network, *, host: str = "127.0.0.1", limits: Limits | No
             image_shape=(channels, height, width),
             samples=len(network.samples),
             ink=network.ink,
+            decoder=network.model.decoder is not None,
             panels=[Panel(id=name, lacking=_lacking(module, network)) for name, module in PANELS.items()],
         )
 
