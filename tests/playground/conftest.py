@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import torch
 import uvicorn
@@ -113,3 +115,41 @@ def picture(page: Any) -> Any:
             page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
     return save
+
+
+@pytest.fixture(scope="session")
+def client(url: str) -> Iterator[httpx.Client]:
+    """A client of the running playground."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def ask(client: httpx.Client) -> Any:
+    """POST to a panel and read the answer, which must be one."""
+
+    def call(path: str, **body: Any) -> Any:
+        answer = client.post(f"/api/{path}", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return call
+
+
+@pytest.fixture
+def refuse(client: httpx.Client) -> Any:
+    """POST to a panel what it cannot answer: the status and the sentence."""
+
+    def call(path: str, **body: Any) -> tuple[int, str]:
+        answer = client.post(f"/api/{path}", json=body)
+        assert answer.status_code >= 400
+        assert set(answer.json()) == {"error"}
+        return answer.status_code, answer.json()["error"]
+
+    return call
+
+
+def unpack(images: dict[str, Any]) -> torch.Tensor:
+    """Images as the server sent them: bytes [count, height, width, channels]."""
+    shape = (images["count"], images["height"], images["width"], images["channels"])
+    return torch.tensor(list(base64.b64decode(images["data"])), dtype=torch.uint8).view(shape)

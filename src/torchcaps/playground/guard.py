@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -46,12 +47,11 @@ class Limits:
     waiting: int = 256
 
 
-class RefusedError(Exception):
-    """A request that is not answered, with the status and the sentence that say why."""
+class RefusedError(HTTPException):
+    """A request that is not answered, with the status and the sentence that say why.
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
+    An HTTPException, since whoever reads a body lets no other through.
+    """
 
 
 class Buckets:
@@ -112,8 +112,8 @@ class Guard:
             await self.app(scope, self._counted(receive), reply)
         except RefusedError as refused:
             if not started:
-                again = {"retry-after": "1"} if refused.status in (429, 503) else None
-                await JSONResponse({"error": str(refused)}, refused.status, again)(scope, receive, reply)
+                again = {"retry-after": "1"} if refused.status_code in (429, 503) else None
+                await JSONResponse({"error": refused.detail}, refused.status_code, again)(scope, receive, reply)
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not started:

@@ -109,7 +109,9 @@ def trace(asked: Ask, network: Playing) -> Routed:
         seen = Seen(network, image, own)
         parent = int(own.activations[-1, 0].argmax()) if asked.parent is None else asked.parent
         if parent >= network.model.num_classes:
-            raise ConfigError(f"parent: expected a class number from 0 to {network.model.num_classes - 1}, got {parent}")
+            raise ConfigError(
+                f"parent: expected a class number from 0 to {network.model.num_classes - 1}, got {parent}"
+            )
         traces = [own if name == OWN else seen.route(name, asked.iters) for name in asked.routers]
         plane, kept = plane_of(own.votes[0, :, parent], own.poses[-1, 0, parent])  # [D, 2]
         rows, columns, types = seen.grid

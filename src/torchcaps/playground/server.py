@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -127,14 +127,23 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
-    words = [f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems]
+    words = [_words(problem) for problem in problems]
     # A long list is cut: the first mistakes are enough to go on.
     more = f"; and {len(words) - 3} more" if len(words) > 3 else ""
     return JSONResponse({"error": "; ".join(words[:3])[:600] + more}, 422)
 
 
+def _words(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "json_invalid":
+        return "body: expected JSON"
+    return f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}"
+
+
 def _refused(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 400
+    # The files are looked through for what no route takes; a route that takes another method is none of them.
+    if status == 404 and request.url.path in request.app.openapi()["paths"]:
+        status = 405
     words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
     sentence = words.get(status, str(getattr(error, "detail", error)))
     return JSONResponse({"error": sentence}, status, getattr(error, "headers", None))
@@ -146,13 +155,18 @@ def _mistake(request: Request, error: Exception) -> JSONResponse:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there, or a sentence that says why not; port 0 takes any that is free."""
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"--port: expected a number from 0 to 65535, got {port}")
+    listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(512)
-    except (OSError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:
+        if listener is not None:
+            listener.close()
         raise ConfigError(f"--port: expected a free port of {host}, got {port} ({error})") from None
     return listener
 

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torchcaps.data import ImageData, load_data
+from torchcaps.errors import ConfigError
+from torchcaps.models import create_model
+from torchcaps.models._weights import save_weights
+from torchcaps.playground import Network, open_network
+from torchcaps.playground import network as module
+from torchcaps.playground.network import in_turn
+from torchcaps.playground.picture import Source
+from torchcaps.train import Recipe, Run, load_recipe
+
+# Seconds instead of minutes: an epoch on a handful of digits.
+QUICK = ("trainer.epochs=1", "data.batch_size=500", "optim.warmup=0", "trainer.accelerator=cpu")
+
+
+def test_samples_are_taken_class_by_class() -> None:
+    data = in_turn(load_data("digits", "test"), 45)
+    assert data.labels.tolist() == list(range(10)) * 4
+
+
+def test_a_class_without_images_is_passed_over() -> None:
+    images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
+    data = ImageData("few", "test", images, torch.tensor([2, 0, 0, 2, 2]), ("a", "b", "c"), "here")
+    assert in_turn(data).labels.tolist() == [0, 2, 0, 2]
+
+
+@pytest.mark.parametrize(("level", "channels", "ink"), [(0, 1, True), (200, 1, False), (0, 3, False)])
+def test_ink_is_told_from_photographs(level: int, channels: int, ink: bool) -> None:
+    images = torch.full((4, channels, 28, 28), level, dtype=torch.uint8)
+    images[:, :, 10:14, 10:14] = 255
+    data = ImageData("some", "test", images, torch.zeros(4, dtype=torch.int64), ("a",), "here")
+    assert Network("n", "", create_model("cnn_small", (channels, 28, 28), 1), data).ink is ink
+
+
+def test_two_samples_lie_apart_and_keep_to_one(network: Network) -> None:
+    both = network.image(Source(sample=0, second=0))
+    assert 0 <= float(both.min()) <= float(both.max()) <= 1
+    first = network.image(Source(sample=0))
+    assert not torch.equal(both, first)
+
+
+def test_a_sample_beyond_the_last_is_told(network: Network) -> None:
+    with pytest.raises(ConfigError, match=r"^sample: expected a number from 0 to 199, got 200$"):
+        network.image(Source(sample=200))
+
+
+def test_warming_up_asks_both_networks(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert network.cnn is not None
+    calls: list[torch.Size] = []
+    hooks = [
+        model.register_forward_hook(lambda *args: calls.append(args[1][0].shape))
+        for model in (network.model, network.cnn)
+    ]
+    network.warm_up()
+    for hook in hooks:
+        hook.remove()
+    assert len({shape[0] for shape in calls} - {1}) == 1
+    assert network.pose_size == 16
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, where training ends at once, with the weights that it began with."""
+    monkeypatch.setattr(module.pooch, "os_cache", lambda name: tmp_path / name)
+
+    def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Run:
+        run = Run.create(recipe, folder)
+        save_weights(create_model(recipe.model.name, **recipe.model.options).state_dict(), run.weights)
+        results = {"test_accuracy": 0.125}
+        run.update_record(status="finished", image_shape=[1, 28, 28], num_classes=10, results=results)
+        return run
+
+    monkeypatch.setattr(module, "start", begin)
+    return tmp_path
+
+
+def test_without_a_run_both_networks_are_trained_once_and_kept(cache: Path) -> None:
+    said: list[str] = []
+    played = open_network(say=said.append)
+    assert played.name == "capsnet_small"
+    assert played.about == "capsnet_small on digits, 12.5% of the test images right"
+    assert [words.split()[:2] for words in said] == [["training", "capsnet_small"], ["training", "cnn_small"]]
+    again: list[str] = []
+    kept = open_network(say=again.append)
+    assert again == []
+    assert all(torch.equal(a, b) for a, b in zip(played.model.parameters(), kept.model.parameters(), strict=True))
+    # A run of the digits has the same network beside it.
+    folder = next((cache / "torchcaps" / "playground").glob("capsnet_small-*"))
+    own = open_network(folder, say=again.append)
+    assert (own.name, again) == (folder.name, [])
+    assert own.cnn is not None
+
+
+def test_a_training_that_was_stopped_goes_on(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    statuses = iter(["stopped", "finished"])
+    folders: list[Path] = []
+
+    def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Any:
+        run = Run.create(recipe, folder)
+        run.update_record(status=next(statuses))
+        folders.append(folder)
+        return run
+
+    def go_on(folder: Path, *, progress: bool) -> Any:
+        run = Run.open(folder)
+        run.update_record(status=next(statuses))
+        return run
+
+    monkeypatch.setattr(module, "start", begin)
+    monkeypatch.setattr(module, "resume", go_on)
+    recipe = load_recipe("digits", QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        module._kept(recipe, False, said.append)
+    run = module._kept(recipe, False, said.append)
+    assert (run.status, run.path) == ("finished", folders[0])
+    assert [words.split()[0] for words in said] == ["training", "going"]
+
+
+def test_a_folder_without_a_record_is_begun_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+
+    def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Any:
+        made.append(folder.exists())
+        run = Run.create(recipe, folder)
+        run.update_record(status="finished")
+        return run
+
+    monkeypatch.setattr(module, "start", begin)
+    recipe = load_recipe("digits", QUICK)
+    folder = module._kept(recipe, False, print).path
+    (folder / "run.json").unlink()
+    module._kept(recipe, False, print)
+    assert made == [False, False]
+
+
+def test_a_run_on_other_images_has_no_network_beside_it(cache: Path, tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    from torchcaps.train import start
+
+    for number, name in enumerate(("dark", "light")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for place in range(12):
+            Image.fromarray(np.full((20, 20), 60 + 120 * number, np.uint8)).save(
+                tmp_path / f"pictures/{name}/{place}.png"
+            )
+    recipe = load_recipe("folder", [f"data.options.path={tmp_path / 'pictures'}", *QUICK, "data.batch_size=8"])
+    run = start(recipe, tmp_path / "run")
+    played = open_network(run.path)
+    assert played.cnn is None
+    assert (played.class_names, played.ink) == (("dark", "light"), False)
+
+
+def test_no_weights_are_shipped_yet() -> None:
+    assert module.shipped_network() is None
