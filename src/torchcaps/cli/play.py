@@ -31,7 +31,7 @@ def _run(args: Namespace, out: Output) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"play: expected {' and '.join(missing)} to be installed; get them with: pip install 'torchcaps[play]'"
+            f"play: expected {' and '.join(missing)} to be installed; get it with: pip install 'torchcaps[play]'"
         )
     import torch
 

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import torchcaps.playground as playground
+from torchcaps.data import load_data
+from torchcaps.models import create_model
+from torchcaps.playground import Network
+from torchcaps.playground.network import in_turn
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What would have been served, instead of serving it."""
+    calls: list[dict[str, Any]] = []
+    network = Network("fresh", "a network", create_model("capsnet_small").eval(), in_turn(load_data("digits", "test")))
+
+    def open_network(run: str | None, **options: Any) -> Network:
+        calls.append({"run": run, **options})
+        return network
+
+    def serve(app: Any, listener: Any, *, open_at: str | None) -> None:
+        calls.append({"port": listener.getsockname()[1], "open_at": open_at, "network": app.state.network})
+
+    monkeypatch.setattr(playground, "open_network", open_network)
+    monkeypatch.setattr(playground, "serve", serve)
+    return calls
+
+
+def test_the_address_is_printed_and_opened(ask: Any, served: list[dict[str, Any]]) -> None:
+    code, out, err = ask("play", "--port", "0")
+    opened, playing = served
+    assert (code, err) == (0, "")
+    assert (opened["run"], opened["progress"]) == (None, True)
+    assert playing["open_at"] == f"http://127.0.0.1:{playing['port']}/"
+    assert f"playground at {playing['open_at']}" in out
+    assert "fresh: a network" in out
+
+
+def test_a_run_without_a_browser(ask: Any, served: list[dict[str, Any]]) -> None:
+    assert ask("play", "runs/mine", "--port", "0", "--no-browser", "--quiet")[0] == 0
+    assert served[0]["run"] == "runs/mine"
+    assert served[0]["progress"] is False
+    assert served[1]["open_at"] is None
+
+
+def test_the_address_for_machines(ask: Any, served: list[dict[str, Any]]) -> None:
+    code, out, err = ask("play", "--port", "0", "--json", "--no-browser")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert said == {"url": f"http://127.0.0.1:{served[1]['port']}/", "network": "fresh", "about": "a network"}
+
+
+def test_a_run_that_is_none_is_one_message(ask: Any, tmp_path: Path) -> None:
+    code, out, err = ask("play", tmp_path, "--port", "0")
+    assert (code, out) == (2, "")
+    assert err == f"run: expected a run folder with recipe.toml and run.json, got '{tmp_path}'\n"
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_trained(ask: Any, served: list[dict[str, Any]]) -> None:
+    with playground.listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = ask("play", "--port", port)
+    assert code == 2
+    assert err.startswith(f"--port: expected a free port of 127.0.0.1, got {port} (")
+    assert served == []
+
+
+def test_without_the_extra_it_says_how_to_get_it(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else found(name))
+    words = "play: expected uvicorn to be installed; get it with: pip install 'torchcaps[play]'\n"
+    assert ask("play") == (2, "", words)

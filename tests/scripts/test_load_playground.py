@@ -1,0 +1,74 @@
+import asyncio
+import importlib.util
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import uvicorn
+
+from torchcaps.data import load_data
+from torchcaps.models import create_model
+from torchcaps.playground import Network, address_of, create_app, listen
+from torchcaps.playground.network import in_turn
+from torchcaps.playground.server import config
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("load_playground", ROOT / "scripts" / "load_playground.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    sys.modules["load_playground"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_fifty_at_once_lose_no_request(script: ModuleType) -> None:
+    model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()
+    network = Network("fresh", "", model, in_turn(load_data("digits", "test")), cnn)
+    network.warm_up()
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(config(create_app(network)))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        done = asyncio.run(script.load(address_of(listener, "127.0.0.1"), 50, 2.5)).summary()
+        server.should_exit = True
+        thread.join(timeout=20)
+    assert (done["lost"], done["first_lost"]) == (0, [])
+    assert done["answered"] >= 50
+
+
+def test_only_this_machine_is_loaded_and_only_so_much(script: ModuleType) -> None:
+    for url, clients, seconds, words in [
+        ("http://example.com/", 1, 1, "expected an address on this machine"),
+        ("http://127.0.0.1:1/", 1000, 1, "expected at most 200 clients"),
+        ("http://127.0.0.1:1/", 1, 1e6, "and 600 seconds"),
+    ]:
+        with pytest.raises(SystemExit, match=words):
+            asyncio.run(script.load(url, clients, seconds))
+
+
+def test_a_request_that_is_lost_is_told(script: ModuleType) -> None:
+    with listen("127.0.0.1", 0) as listener:
+        url = address_of(listener, "127.0.0.1")
+    # Nobody listens there any more.
+    done = asyncio.run(script.load(url, 2, 0.05)).summary()
+    assert done["answered"] == 0
+    assert done["lost"] > 0
+    assert done["first_lost"][0].endswith("ConnectError")
+
+
+def test_memory_is_told_where_the_system_tells_it(script: ModuleType) -> None:
+    memory = script.memory_mb(os.getpid())
+    assert memory is None or memory > 10
+    assert script.memory_mb(-1) is None
