@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import io
 import os
 import shutil
 import threading
@@ -17,6 +18,7 @@ import httpx
 import pytest
 import torch
 import uvicorn
+from PIL import Image
 
 from torchcaps.data import load_data
 from torchcaps.models import create_model
@@ -112,7 +114,11 @@ def picture(page: Any) -> Any:
     def save(name: str) -> None:
         if os.environ.get("TORCHCAPS_PICTURES"):
             PICTURES.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+            # Bars and dots take a moment to get where they belong.
+            page.wait_for_timeout(600)
+            taken = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+            # Calm colours need no more than a palette, and a third of the bytes.
+            taken.quantize(160).save(PICTURES / f"{name}.png", optimize=True)
 
     return save
 

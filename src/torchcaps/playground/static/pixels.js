@@ -19,9 +19,10 @@ export function paint(canvas, images, at = 0, { tint = null, ink = document.docu
   const context = canvas.getContext("2d");
   const out = context.createImageData(width, height);
   const size = width * height;
+  const dark = tint && getComputedStyle(document.documentElement).getPropertyValue("--dark").trim() === "1";
   for (let n = 0; n < size; n++) {
     let rgba;
-    if (tint) rgba = mix([at].flat().map((k) => bytes[k * size + n]), tint);
+    if (tint) rgba = mix([at].flat().map((k) => bytes[k * size + n]), tint, dark);
     else if (channels === 3) rgba = [...bytes.subarray((at * size + n) * 3, (at * size + n) * 3 + 3), 255];
     else if (ink) rgba = [0, 0, 0, bytes[at * size + n]];
     else rgba = [bytes[at * size + n], bytes[at * size + n], bytes[at * size + n], 255];
@@ -30,10 +31,12 @@ export function paint(canvas, images, at = 0, { tint = null, ink = document.docu
   context.putImageData(out, 0, 0);
 }
 
-// Colours as of light that adds up where strokes cross; as transparent as the stronger of them is weak.
-function mix(levels, colours) {
+// Where strokes cross, colours add up like light on dark ground, and darken like ink on paper.
+function mix(levels, colours, dark) {
   const strong = Math.max(...levels);
   if (!strong) return [0, 0, 0, 0];
-  const sum = [0, 1, 2].map((c) => levels.reduce((total, level, k) => total + level / strong * colours[k][c], 0));
+  const total = dark ? strong : levels.reduce((sum, level) => sum + level, 0);
+  const dim = dark ? 1 : 1.35 - 0.7 * (total / strong - 0.5);
+  const sum = [0, 1, 2].map((c) => levels.reduce((all, level, k) => all + level / total * colours[k][c], 0) * Math.min(1, dim));
   return [...sum.map((value) => Math.min(255, value)), strong];
 }

@@ -8,9 +8,8 @@ const PEN = 0.055;
 export const panel = {
   id: "draw",
   title: "Draw",
-  hint: "Draw a digit: the length of each class capsule says how sure the network is that its digit is there, and follows " +
-    "while you draw. Beside it is what that capsule alone would draw; with two digits on top of each other, look whether " +
-    "two capsules take the strokes apart.",
+  hint: "Draw a digit: the length of each class capsule says how sure the network is that it is there, and beside it is " +
+    "what that capsule alone would draw. With two digits on top of each other, see whether two capsules take the strokes apart.",
   mount,
 };
 

@@ -13,9 +13,8 @@ const UNMOVED = Object.fromEntries(MOVES.map(([key, , , , , neutral]) => [key, n
 export const panel = {
   id: "pose",
   title: "Pose",
-  hint: "Each dimension of the winning capsule stands for a way its digit can look: slide one and see which, or click into " +
-    "the grid that tries them all. Then move the picture itself: the length stays as long as the digit is recognised, while " +
-    "the pose moves along; the CNN beside it has only its score.",
+  hint: "Each dimension of the winning capsule is a way in which its digit can look: slide one, or click into the grid that " +
+    "tries them all. Then move the picture itself: while the digit is recognised, the length stays and the pose moves along.",
   mount,
 };
 

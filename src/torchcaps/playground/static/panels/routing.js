@@ -7,9 +7,8 @@ const PAUSE = 900;
 export const panel = {
   id: "routing",
   title: "Routing",
-  hint: "Every dot is a primary capsule with a vote for the chosen class; blue dots listen to it more than to an average " +
-    "class, orange dots less. Step through the iterations: the pose of the class moves into the cluster of votes that agree, " +
-    "and the votes that do not lose their coupling.",
+  hint: "Every dot is a primary capsule and its vote for the chosen class: blue ones speak to that class more than evenly, " +
+    "orange ones less. Step through the iterations: the class moves into the cluster of votes that agree, and the others lose it.",
   mount,
 };
 
