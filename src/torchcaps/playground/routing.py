@@ -14,10 +14,10 @@ from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.models.cnn import CNN
 from torchcaps.nn import ROUTERS, make_router
+from torchcaps.ops.diagnostics import coupling_entropy, logit_change
 from torchcaps.playground.network import Network, Playing
 from torchcaps.playground.picture import Images, Request, Source, encode
 from torchcaps.types import Capsules, Trace
-from torchcaps.viz.coupling import entropy
 
 router = APIRouter()
 
@@ -40,8 +40,7 @@ class Way(BaseModel):
 
     `shares` [R, J, H*W] is the coupling to each class at each place, the mean over the types there, weighted by their
     activations; `coupling` [R, I] is that of each child to the chosen class, and `path` [R, 2] that class's pose in the
-    plane of the votes. `entropy` [R] is the mean over the children in bits, `change` [R] the mean absolute change of
-    the logits since the iteration before.
+    plane of the votes. `entropy` [R] and `change` [R], since the iteration before, are those of `ops.diagnostics`.
     """
 
     router: str
@@ -141,8 +140,8 @@ class Seen:
             found = features(image)
         count = own.votes.shape[1]
         if found is not None and found.activations[0].numel() == count:
-            shape = found.activations.shape[1:]
-            self.grid: tuple[int, int, int] = (*shape,) if len(shape) == 3 else (1, 1, count)
+            rows, columns, types = found.activations.shape[1:] if found.activations.dim() == 4 else (1, 1, count)
+            self.grid = (rows, columns, types)
             self.children = found.flatten()
         else:
             self.grid = (1, 1, count)
@@ -190,15 +189,15 @@ class Seen:
         by_place = coupling.unflatten(1, (rows * columns, types))  # [R, H*W, T, J]
         total = torch.einsum("pt,rptj->rjp", weight, by_place)  # [R, J, H*W]
         shares = total / weight.sum(dim=1).clamp(min=1e-6)  # [R, J, H*W]
-        change = trace.logits[:, 0].diff(dim=0).abs().mean(dim=(1, 2))  # [R - 1]
         return Way(
             router=name,
             activations=trace.activations[:, 0].tolist(),
             shares=shares.tolist(),
             coupling=coupling[..., parent].tolist(),
             path=(trace.poses[:, 0, parent] @ plane).tolist(),
-            entropy=entropy(coupling).mean(dim=1).tolist(),
-            change=[0.0, *change.tolist()],
+            # With a single class there is nothing to be undecided about.
+            entropy=coupling_entropy(trace.coupling).nan_to_num().tolist(),
+            change=[0.0, *logit_change(trace.logits).tolist()],
         )
 
 

@@ -101,7 +101,7 @@ export class Way {
     const x = this.way.path.map((_, n) => n + 1);
     const mark = at + 1;
     linePlot(this.entropy, { series: [{ values: this.way.entropy, color: "var(--c0)" }], x, mark, height: 96, width: 200,
-      yRange: [0, Math.log2(classes)], labels: { y: `entropy ${this.way.entropy[at].toFixed(2)} bits` }, title: "Entropy of the coupling" });
+      yRange: [0, 1], labels: { y: `entropy ${this.way.entropy[at].toFixed(3)}` }, title: "Entropy of the coupling" });
     linePlot(this.change, { series: [{ values: this.way.change, color: "var(--c2)" }], x, mark, height: 96, width: 200, labels: { y: `logits moved ${this.way.change[at].toFixed(3)}` }, title: "Change of the logits" });
   }
 }
