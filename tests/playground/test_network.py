@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from torchcaps import train
 from torchcaps.data import ImageData, load_data
 from torchcaps.errors import ConfigError
 from torchcaps.models import create_model
@@ -77,7 +80,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         run.update_record(status="finished", image_shape=[1, 28, 28], num_classes=10, results=results)
         return run
 
-    monkeypatch.setattr(module, "start", begin)
+    monkeypatch.setattr(train, "start", begin)
     return tmp_path
 
 
@@ -114,8 +117,8 @@ def test_a_training_that_was_stopped_goes_on(cache: Path, monkeypatch: pytest.Mo
         run.update_record(status=next(statuses))
         return run
 
-    monkeypatch.setattr(module, "start", begin)
-    monkeypatch.setattr(module, "resume", go_on)
+    monkeypatch.setattr(train, "start", begin)
+    monkeypatch.setattr(train, "resume", go_on)
     recipe = load_recipe("digits", QUICK)
     with pytest.raises(KeyboardInterrupt):
         module._kept(recipe, False, said.append)
@@ -133,7 +136,7 @@ def test_a_folder_without_a_record_is_begun_anew(cache: Path, monkeypatch: pytes
         run.update_record(status="finished")
         return run
 
-    monkeypatch.setattr(module, "start", begin)
+    monkeypatch.setattr(train, "start", begin)
     recipe = load_recipe("digits", QUICK)
     folder = module._kept(recipe, False, print).path
     (folder / "run.json").unlink()
@@ -141,11 +144,9 @@ def test_a_folder_without_a_record_is_begun_anew(cache: Path, monkeypatch: pytes
     assert made == [False, False]
 
 
-def test_a_run_on_other_images_has_no_network_beside_it(cache: Path, tmp_path: Path) -> None:
+def test_a_run_on_other_images_has_no_network_beside_it(tmp_path: Path) -> None:
     import numpy as np
     from PIL import Image
-
-    from torchcaps.train import start
 
     for number, name in enumerate(("dark", "light")):
         (tmp_path / "pictures" / name).mkdir(parents=True)
@@ -154,7 +155,7 @@ def test_a_run_on_other_images_has_no_network_beside_it(cache: Path, tmp_path: P
                 tmp_path / f"pictures/{name}/{place}.png"
             )
     recipe = load_recipe("folder", [f"data.options.path={tmp_path / 'pictures'}", *QUICK, "data.batch_size=8"])
-    run = start(recipe, tmp_path / "run")
+    run = train.start(recipe, tmp_path / "run")
     played = open_network(run.path)
     assert played.cnn is None
     assert (played.class_names, played.ink) == (("dark", "light"), False)
@@ -162,3 +163,9 @@ def test_a_run_on_other_images_has_no_network_beside_it(cache: Path, tmp_path: P
 
 def test_no_weights_are_shipped_yet() -> None:
     assert module.shipped_network() is None
+
+
+def test_what_trains_is_loaded_when_something_is_trained() -> None:
+    code = "import sys, torchcaps.playground; print('lightning' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

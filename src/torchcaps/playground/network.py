@@ -15,12 +15,13 @@ import torch
 from fastapi import Depends, Request
 from torch import Tensor
 
+from torchcaps import train
 from torchcaps.data import ImageData, load_data, to_float
 from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel
 from torchcaps.playground.picture import Source, fit
-from torchcaps.train import Recipe, Run, load_recipe, resume, start
+from torchcaps.train import Recipe, Run, load_recipe
 
 SAMPLES = 200
 APART = 2
@@ -140,12 +141,12 @@ def _kept(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> Run:
         if run.status == "finished" and run.weights.exists():
             return run
         say(f"going on with the training of {recipe.model.name} in {folder}")
-        run = resume(folder, progress=progress)
+        run = train.resume(folder, progress=progress)
     else:
         # Killed before its first word: there is nothing to go on with.
         shutil.rmtree(folder, ignore_errors=True)
         say(f"training {recipe.model.name} on {recipe.data.name} once; it is kept in {folder}")
-        run = start(recipe, folder, progress=progress)
+        run = train.start(recipe, folder, progress=progress)
     if run.status != "finished":
         raise KeyboardInterrupt
     return run
