@@ -39,6 +39,7 @@ function mount(root, app) {
       el("div", { class: "tile" }, canvas));
     return { row, bar, number, canvas };
   });
+  const longest = Math.min(12, Math.max(2, ...info.classes.map((name) => name.length + 1)));
   const verdict = el("p", { class: "verdict", id: "verdict", "aria-live": "polite" });
   root.append(el("div", { class: "cards draw" },
     el("div", { class: "card" },
@@ -49,7 +50,7 @@ function mount(root, app) {
     el("div", { class: "card" },
       el("div", { class: "seen" },
         el("figure", {}, el("div", { class: "tile" }, got), el("figcaption", {}, "what the network gets")), bothFigure, verdict),
-      el("div", { class: "classes", role: "list" },
+      el("div", { class: `classes${info.decoder ? "" : " lengths-only"}`, role: "list", style: { "--name": `${longest}ch` } },
         el("div", { class: "class head", "aria-hidden": "true" }, el("span", {}, "class"), el("span", {}, "length of its capsule"),
           el("span", {}), el("span", {}, "draws")),
         rows.map(({ row }) => row)))));
