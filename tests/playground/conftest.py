@@ -68,7 +68,8 @@ def url(network: Network) -> Iterator[str]:
     yield from start(network)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as playwright is there, an event loop runs, and no test could start its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium of the system, without a window; skipped where it or playwright is missing."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

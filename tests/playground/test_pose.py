@@ -9,7 +9,7 @@ import torch
 from torchcaps.data import to_float
 from torchcaps.eval import OFFSETS
 from torchcaps.playground import Network
-from torchcaps.playground.pose import PLACES, RANGES, Transform, lacking, transformed
+from torchcaps.playground.pose import RANGES, Kind, Transform, lacking, transformed
 
 from .conftest import unpack
 
@@ -48,12 +48,13 @@ def test_the_grid_holds_every_dimension_and_offset(ask: Any) -> None:
 
 
 @pytest.mark.parametrize("along", RANGES)
-def test_moving_the_picture_is_asked_of_both_networks(ask: Any, along: str) -> None:
+def test_moving_the_picture_is_asked_of_both_networks(ask: Any, along: Kind) -> None:
     moved = ask("pose/move", source=SAMPLE, along=along)
-    assert moved["places"][0], moved["places"][-1] == RANGES[along]  # pyright: ignore[reportArgumentType]
-    assert len(moved["lengths"]) == len(moved["cnn"]) == len(moved["poses"]) == PLACES
+    low, high, count = RANGES[along]
+    assert (moved["places"][0], moved["places"][-1]) == pytest.approx((low, high))
+    assert len(moved["lengths"]) == len(moved["cnn"]) == len(moved["poses"]) == count
     # The middle of each slider leaves the picture alone.
-    assert moved["lengths"][PLACES // 2] == pytest.approx(moved["now"]["capsules"][moved["label"]], abs=1e-4)
+    assert moved["lengths"][count // 2] == pytest.approx(moved["now"]["capsules"][moved["label"]], abs=1e-4)
     assert sum(moved["now"]["cnn"]) == pytest.approx(1, abs=1e-4)
 
 

@@ -26,7 +26,7 @@ from torchcaps.train import Recipe, Run, load_recipe
 SAMPLES = 200
 APART = 2
 # The largest batch that a panel asks for.
-WARM = 17
+WARM = 31
 # Enough for 98 % of the digits: it is there to compare with, not to win.
 CNN = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
 # Data sets whose classes the comparison network knows.

@@ -20,8 +20,6 @@ from torchcaps.types import Capsules
 
 router = APIRouter()
 
-# Places along a slider, odd so that the middle is among them.
-PLACES = 15
 
 Number = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
 
@@ -75,12 +73,13 @@ class Transform(Request):
 
 
 Kind = Literal["right", "down", "rotate", "scale", "shear"]
-RANGES: dict[Kind, tuple[float, float]] = {
-    "right": (-7, 7),
-    "down": (-7, 7),
-    "rotate": (-70, 70),
-    "scale": (0.58, 1.42),
-    "shear": (-0.7, 0.7),
+# From where to where each is tried, and at how many places: odd, so that the middle is among them, and whole pixels.
+RANGES: dict[Kind, tuple[float, float, int]] = {
+    "right": (-7, 7, 15),
+    "down": (-7, 7, 15),
+    "rotate": (-70, 70, 29),
+    "scale": (0.58, 1.42, 29),
+    "shear": (-0.7, 0.7, 29),
 }
 
 
@@ -150,8 +149,8 @@ def grid(asked: Given, network: Playing) -> Grid:
 @router.post("/move")
 def move(asked: Move, network: Playing) -> Moved:
     """Length and pose of the winning capsule while the picture is moved, beside the CNN's answer."""
-    low, high = RANGES[asked.along]
-    places = [low + (high - low) * place / (PLACES - 1) for place in range(PLACES)]
+    low, high, count = RANGES[asked.along]
+    places = [low + (high - low) * place / (count - 1) for place in range(count)]
     tries = [asked.transform.model_copy(update={asked.along: place}) for place in places]
     with torch.inference_mode():
         image = network.image(asked.source)  # [1, C, H, W]

@@ -163,7 +163,7 @@ function mount(root, app) {
     const high = Math.max(0.3, ...dims.flat().map(Math.abs));
     app.linePlot(posePlot, {
       series: [
-        ...dims.map((values) => ({ values, color: "var(--line)", width: 1.4 })),
+        ...dims.map((values) => ({ values, color: "color-mix(in srgb, var(--muted) 32%, transparent)", width: 1.2 })),
         ...most.map((d, n) => ({ values: dims[d], label: `dimension ${d + 1}`, color: `var(--c${[0, 1, 2, 4][n]})` })),
       ],
       x: answer.places, yRange: [-high, high], mark: wanted()[key], height: 190,
