@@ -10,6 +10,8 @@ import torch
 
 from torchcaps import train
 from torchcaps.data import ImageData, load_data
+from torchcaps.data.drawn import DrawnData
+from torchcaps.data.image_data import Batch
 from torchcaps.errors import ConfigError
 from torchcaps.models import create_model
 from torchcaps.models._weights import save_weights
@@ -32,6 +34,16 @@ def test_a_class_without_images_is_passed_over() -> None:
     images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
     data = ImageData("few", "test", images, torch.tensor([2, 0, 0, 2, 2]), ("a", "b", "c"), "here")
     assert in_turn(data).labels.tolist() == [0, 2, 0, 2]
+
+
+def test_an_image_of_two_things_counts_for_the_first() -> None:
+    def draw(numbers: torch.Tensor) -> Batch:
+        images = torch.zeros(len(numbers), 1, 4, 4, dtype=torch.uint8)
+        return Batch(images, torch.stack([numbers % 2, numbers % 3], dim=1), None, {})
+
+    drawn = in_turn(DrawnData("pairs", "test", ("a", "b", "c"), "here", 9, draw), 6)
+    assert drawn.labels.tolist() == [0, 1] * 3
+    assert drawn.images.shape == (6, 1, 4, 4)
 
 
 @pytest.mark.parametrize(("level", "channels", "ink"), [(0, 1, True), (200, 1, False), (0, 3, False)])

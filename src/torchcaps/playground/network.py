@@ -95,12 +95,20 @@ class Network:
 
 
 def in_turn(data: ImageData, count: int = SAMPLES) -> ImageData:
-    """The first images of each class, one class after the other, as long as every class has one."""
-    places = [(data.labels == label).nonzero().flatten() for label in range(data.num_classes)]  # J times [n]
+    """The first images of each class, one class after the other, as long as every class has one; in memory.
+
+    Where two things are in an image, it counts for the class of the first.
+    """
+    # Enough to find some of every class among, where data are drawn or read as they are asked for.
+    some = data.spread(20 * count)
+    labels = some.labels if some.labels.dim() == 1 else some.labels[:, 0]  # [N]
+    places = [(labels == label).nonzero().flatten() for label in range(data.num_classes)]  # J times [n]
     filled = [at for at in places if len(at)]
     rounds = min(count // max(len(filled), 1), *(len(at) for at in filled)) if filled else 0
     order = [int(at[turn]) for turn in range(rounds) for at in filled]
-    return data.subset(order or range(min(len(data), count)))
+    chosen = torch.tensor(order or range(min(len(some), count)), dtype=torch.int64)  # [n]
+    images = some.batch(chosen).images  # [n, C, H, W]
+    return ImageData(data.name, data.split, images, labels[chosen], data.class_names, data.origin)
 
 
 def open_network(
