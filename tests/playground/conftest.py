@@ -119,7 +119,7 @@ def picture(page: Any) -> Any:
             page.wait_for_timeout(600)
             taken = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
             # Calm colours need no more than a palette, and a third of the bytes.
-            taken.quantize(160).save(PICTURES / f"{name}.png", optimize=True)
+            taken.quantize(256, Image.Quantize.MAXCOVERAGE).save(PICTURES / f"{name}.png", optimize=True)
 
     return save
 
