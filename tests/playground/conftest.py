@@ -119,7 +119,8 @@ def picture(page: Any) -> Any:
             page.wait_for_timeout(600)
             taken = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
             # The commonest colours as they are, the others as the nearest of these: a third of the bytes.
-            common = sorted(taken.getcolors(1 << 24), reverse=True)[:256]
+            counted: Any = taken.getcolors(1 << 24)
+            common = sorted(counted, reverse=True)[:256]
             palette = Image.new("P", (1, 1))
             palette.putpalette([level for _, colour in common for level in colour])
             taken.quantize(palette=palette, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
