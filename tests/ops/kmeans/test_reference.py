@@ -62,6 +62,19 @@ def test_a_hard_choice_is_k_means() -> None:
     torch.testing.assert_close(out.poses[0, 1], squash(torch.tensor([0.0, 2.0]), form="half"))
 
 
+def test_parents_that_see_the_same_votes_part_only_by_their_start() -> None:
+    group = torch.tensor([[1.0, 0.1], [1.0, -0.1], [0.1, 1.0], [-0.1, 1.0]])
+    votes = group.unsqueeze(1).expand(4, 2, 2).unsqueeze(0)  # [1, 4, 2, 2]
+    alike = kmeans_routing(votes, iters=10, inverse_temp=200.0)
+    torch.testing.assert_close(alike.coupling, torch.full((1, 4, 2), 0.5))
+    start = torch.zeros(1, 4, 2)
+    start[0, 0, 0] = 1.0
+    kept = trace("kmeans", votes, start, iters=10, inverse_temp=200.0)
+    torch.testing.assert_close(kept.logits[0], start)
+    torch.testing.assert_close(kept.coupling[0], start.softmax(dim=-1))
+    torch.testing.assert_close(kept.routed.coupling[0], torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]))
+
+
 def test_it_is_not_dynamic_routing() -> None:
     votes = torch.randn(2, 6, 3, 4)
     assert not torch.allclose(kmeans_routing(votes).coupling, dynamic_routing(votes).coupling)
@@ -83,6 +96,8 @@ VOTES = torch.zeros(2, 4, 3, 5)
 def test_errors_name_the_argument() -> None:
     with pytest.raises(ShapeError, match=r"^votes: expected \[B, I, J, D\], got \(4, 3, 5\) \(3 axes\)$"):
         kmeans_routing(VOTES[0])
+    with pytest.raises(ShapeError, match=r"^logits: expected \(2, 4, 3\), got \(2, 3, 4\)$"):
+        kmeans_routing(VOTES, torch.zeros(2, 3, 4))
     with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
         kmeans_routing(VOTES, iters=0)
     for wrong in (0.0, -1.0, math.inf, math.nan):

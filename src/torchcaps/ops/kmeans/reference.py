@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
 from torchcaps.ops.squash import squash
 from torchcaps.ops.votes import check_votes
@@ -24,12 +24,20 @@ def check_kmeans_options(iters: int, inverse_temp: float) -> None:
 
 
 def kmeans_steps(
-    votes: Tensor, *, iters: int = 3, inverse_temp: float = 1.0, softmax: ParentSoftmax = parent_softmax
+    votes: Tensor,
+    logits: Tensor | None = None,
+    *,
+    iters: int = 3,
+    inverse_temp: float = 1.0,
+    softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
     """Move the centres and assign the votes anew, and give each iteration as it ends; see `kmeans_routing`."""
     check_votes(votes)
     check_kmeans_options(iters, inverse_temp)
-    logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
+    if logits is None:
+        logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
+    elif logits.shape != votes.shape[:3]:
+        raise ShapeError(f"logits: expected {tuple(votes.shape[:3])}, got {tuple(logits.shape)}")
     for iteration in range(iters):
         coupling = softmax(logits)  # [B, I, J]
         total = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
@@ -41,7 +49,12 @@ def kmeans_steps(
 
 
 def kmeans_routing(
-    votes: Tensor, *, iters: int = 3, inverse_temp: float = 1.0, softmax: ParentSoftmax = parent_softmax
+    votes: Tensor,
+    logits: Tensor | None = None,
+    *,
+    iters: int = 3,
+    inverse_temp: float = 1.0,
+    softmax: ParentSoftmax = parent_softmax,
 ) -> Routed:
     """Cluster the votes: each parent is the centre of those that lie in its direction.
 
@@ -50,12 +63,13 @@ def kmeans_routing(
     squash(total) with |x|^2 / (0.5 + |x|^2) as length (Su Jianlin 2018, from k-means to capsules). votes [B, I, J, D]
     give poses [B, J, D], activations [B, J] and coupling [B, I, J].
 
-    The larger `inverse_temp`, the harder a child decides; k-means itself is the limit. `softmax` says which parents a
-    child chooses from: all J, unless a convolution gives its own (`Window.softmax`).
+    `logits` [B, I, J] are where the routing starts, zero unless given: parents that all see the same votes need a start
+    that tells them apart. The larger `inverse_temp`, the harder a child decides; k-means itself is the limit. `softmax`
+    says which parents a child chooses from: all J, unless a convolution gives its own (`Window.softmax`).
 
     >>> out = kmeans_routing(torch.randn(2, 6, 3, 4), iters=3)
     >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
     (torch.Size([2, 3, 4]), True)
     """
-    last = last_step(kmeans_steps(votes, iters=iters, inverse_temp=inverse_temp, softmax=softmax))
+    last = last_step(kmeans_steps(votes, logits, iters=iters, inverse_temp=inverse_temp, softmax=softmax))
     return Routed(last.poses, last.activations, last.coupling)
