@@ -64,7 +64,7 @@ def preset(name: Preset, seed: int) -> Tensor:
         points = 0.7 * torch.stack([angle.cos(), angle.sin()], dim=-1) + 0.03 * normal(72)
     else:
         turn = torch.tensor([[0.8, 0.6], [-0.6, 0.8]], dtype=torch.float64)
-        points = torch.cat([blob(45, 0.0, 0.3, 0.45, 0.05) @ turn, blob(45, 0.0, -0.3, 0.45, 0.05) @ turn])
+        points = torch.cat([blob(45, 0.0, 0.34, 0.36, 0.05) @ turn, blob(45, 0.0, -0.34, 0.36, 0.05) @ turn])
     return points.clamp(-EDGE, EDGE)
 
 
@@ -139,7 +139,10 @@ def ellipses(trace: Trace, points: Tensor) -> tuple[Tensor, Tensor]:
     poses = trace.poses[:, 0]  # [R, J, D]
     means = poses if poses.shape[-1] == 2 else unwrap(poses)  # [R, J, 2]
     coupling = trace.coupling[:, 0]  # [R, N, J]
-    apart = points.unsqueeze(1) - means.unsqueeze(1)  # [R, N, J, 2]
-    scatter = torch.einsum("rnj,rnjd,rnje->rjde", coupling, apart, apart)  # [R, J, 2, 2]
-    mass = coupling.sum(dim=1).clamp(min=1e-7)[..., None, None]  # [R, J, 1, 1]
-    return means, scatter / mass + FLOOR * torch.eye(2, dtype=points.dtype)
+    # Moments first, so that nothing of the size of all distances is made.
+    x, y = points.unbind(dim=-1)  # [N]
+    moments = coupling.mT @ torch.stack([x * x, x * y, x * y, y * y, x, y, torch.ones_like(x)], dim=-1)  # [R, J, 7]
+    square, total, mass = moments[..., :4].unflatten(-1, (2, 2)), moments[..., 4:6], moments[..., 6, None, None]
+    cross = torch.einsum("rjd,rje->rjde", total, means)  # [R, J, 2, 2]
+    scatter = square - cross - cross.mT + mass * torch.einsum("rjd,rje->rjde", means, means)  # [R, J, 2, 2]
+    return means, scatter / mass.clamp(min=1e-7) + FLOOR * torch.eye(2, dtype=points.dtype)

@@ -22,14 +22,14 @@ from starlette.exceptions import HTTPException
 
 from torchcaps import __version__
 from torchcaps.errors import ConfigError, TorchcapsError
-from torchcaps.playground import draw, pose, routing
+from torchcaps.playground import clusters, draw, pose, routing, toy
 from torchcaps.playground.guard import LOOPBACK, Guard, Limits
 from torchcaps.playground.network import Network
 
 STATIC = Path(__file__).parent / "static"
 # In the order of the tabs. Each module has a `router`; where it needs something of the network, `lacking(network)` says
 # what is missing, in a sentence.
-PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing}
+PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
 
 
 class Panel(BaseModel):
