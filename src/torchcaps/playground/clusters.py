@@ -76,7 +76,8 @@ def look(asked: Look) -> Clustered:
     schedule = 1.0 if asked.schedule == "constant" else asked.schedule
     options = Options(asked.clusters, asked.iters, asked.start, asked.seed, asked.covariance, schedule, asked.gain)
     trace = cluster(points, asked.routing, options)
-    means, covariances = ellipses(trace, points)  # [R, J, 2], [R, J, 2, 2]
+    upright = asked.routing == "em" and asked.covariance == "diagonal"
+    means, covariances = ellipses(trace, points, upright=upright)  # [R, J, 2], [R, J, 2, 2]
     coupling = trace.coupling[:, 0]  # [R, N, J]
     temps = inverse_temps(schedule, asked.iters) if asked.routing == "em" else (asked.gain,) * asked.iters
     share = coupling.mul(255).round().to(torch.uint8).contiguous().numpy().tobytes()

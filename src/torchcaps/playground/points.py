@@ -130,11 +130,11 @@ def cluster(points: Tensor, routing: Literal["em", "kmeans"], options: Options) 
     return ops.trace("em", votes, present, logits, **betas, **how, variance_floor=FLOOR)
 
 
-def ellipses(trace: Trace, points: Tensor) -> tuple[Tensor, Tensor]:
+def ellipses(trace: Trace, points: Tensor, *, upright: bool = False) -> tuple[Tensor, Tensor]:
     """Means [R, J, 2] and covariances [R, J, 2, 2] of the clusters of each iteration, in the plane.
 
-    The covariance is that of the points, weighted by their coupling, about the mean of the iteration: for EM what its
-    M-step found.
+    The covariance is that of the points, weighted by their coupling, about the mean of the iteration. For EM it is what
+    the M-step found, so that one of diagonal covariances (`upright`) has no other entries.
     """
     poses = trace.poses[:, 0]  # [R, J, D]
     means = poses if poses.shape[-1] == 2 else unwrap(poses)  # [R, J, 2]
@@ -145,4 +145,5 @@ def ellipses(trace: Trace, points: Tensor) -> tuple[Tensor, Tensor]:
     square, total, mass = moments[..., :4].unflatten(-1, (2, 2)), moments[..., 4:6], moments[..., 6, None, None]
     cross = torch.einsum("rjd,rje->rjde", total, means)  # [R, J, 2, 2]
     scatter = square - cross - cross.mT + mass * torch.einsum("rjd,rje->rjde", means, means)  # [R, J, 2, 2]
-    return means, scatter / mass.clamp(min=1e-7) + FLOOR * torch.eye(2, dtype=points.dtype)
+    covariance = scatter / mass.clamp(min=1e-7) + FLOOR * torch.eye(2, dtype=points.dtype)  # [R, J, 2, 2]
+    return means, covariance.diagonal(dim1=-2, dim2=-1).diag_embed() if upright else covariance

@@ -57,8 +57,8 @@ export function linePlot(root, { series, x, labels = {}, yRange, mark, title, wi
       el("text", { x: box.left - 5, y: py(value) + 3, "text-anchor": "end" }, short(value)),
     );
   }
-  for (const value of new Set([first, (first + last) / 2, last])) {
-    if (xs.length < 3 && !xs.includes(value)) continue;
+  for (const value of new Set([first, xs[(xs.length - 1) >> 1], last])) {
+    if (!xs.includes(value)) continue;
     svg.append(el("text", { x: px(value), y: box.bottom + 12, "text-anchor": "middle" }, short(value)));
   }
   if (labels.x) svg.append(el("text", { x: (box.left + box.right) / 2, y: height - 4, "text-anchor": "middle", class: "label" }, labels.x));

@@ -1,0 +1,295 @@
+import { stepper } from "../steps.js";
+import { blend } from "../shapes.js";
+
+const PRESETS = { "two blobs": "Two blobs", "three blobs and outliers": "Three blobs and outliers", ring: "A ring", stretched: "Stretched" };
+const BOUNDS = { x: [-1.5, 1.5], y: [-1, 1] };
+const MOST = 500;
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+const isEm = ({ routing }) => routing === "em";
+
+// Every choice: its words, its values, what it starts from, and when it means something.
+const CHOICES = {
+  routing: { text: "Routing", options: { em: "EM", kmeans: "k-means" }, first: "em" },
+  clusters: { text: "Clusters", range: [1, 8, 1], first: 3 },
+  iters: { text: "Iterations", range: [1, 50, 1], first: 20 },
+  start: { text: "Start", options: { spread: "near spread-out points", noise: "at random", equal: "all alike" }, first: "spread" },
+  seed: { text: "Seed", range: [0, 30, 1], first: 0, when: ({ start }) => start !== "equal" },
+  covariance: { text: "Covariance", options: { diagonal: "diagonal", full: "full" }, first: "diagonal", when: isEm },
+  schedule: { text: "Temperature", options: { paper: "1 − 0.95ⁿ", linear: "linear", constant: "constant", released: "released code" }, first: "paper", when: isEm },
+  gain: { text: "Gain", range: [1, 100, 1], first: 20, when: (all) => !isEm(all) },
+};
+
+const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
+
+// Two letters for each coordinate, of 4096 steps across the plane.
+function pack(points) {
+  const letters = (value, [low, high]) => {
+    const step = Math.round((clamp(value, [low, high]) - low) / (high - low) * 4095);
+    return DIGITS[step >> 6] + DIGITS[step & 63];
+  };
+  return points.map(([x, y]) => letters(x, BOUNDS.x) + letters(y, BOUNDS.y)).join("");
+}
+
+function unpack(text) {
+  if (typeof text !== "string" || text.length % 4 || !/^[\w-]*$/.test(text)) return null;
+  const number = (at, [low, high]) => low + (DIGITS.indexOf(text[at]) * 64 + DIGITS.indexOf(text[at + 1])) / 4095 * (high - low);
+  const points = [];
+  for (let at = 0; at < text.length && points.length < MOST; at += 4) points.push([number(at, BOUNDS.x), number(at + 2, BOUNDS.y)]);
+  return points;
+}
+
+// The axes of an ellipse and its turn in degrees, from the entries of a covariance.
+function axes([xx, xy, yy]) {
+  const middle = (xx + yy) / 2;
+  const apart = Math.hypot((xx - yy) / 2, xy);
+  return { long: Math.sqrt(middle + apart), short: Math.sqrt(Math.max(middle - apart, 1e-9)), angle: Math.atan2(2 * xy, xx - yy) * 90 / Math.PI };
+}
+
+function mount(root, app) {
+  const { el, state } = app;
+  let points = [];
+  let answer = null;
+  let shares = null;
+  let held = null;
+  let cross = [0, 0];
+  const option = ([value, text]) => el("option", { value }, text);
+
+  const preset = el("select", { "aria-label": "Points to begin with", onchange: () => load(preset.value) }, option(["", "Your own points"]), Object.entries(PRESETS).map(option));
+  const clear = el("button", { type: "button", onclick: () => { preset.value = ""; keep([]); } }, "Clear");
+  const inputs = {};
+  const rows = Object.entries(CHOICES).map(([name, choice]) => {
+    const output = el("output", { class: "small number" });
+    const input = choice.range
+      ? el("input", { type: "range", min: choice.range[0], max: choice.range[1], step: choice.range[2], "aria-label": choice.text, oninput: () => change(name) })
+      : el("select", { "aria-label": choice.text, onchange: () => change(name) }, Object.entries(choice.options).map(option));
+    const row = el("label", { class: "slide", "data-choice": name }, choice.text, input, choice.range ? output : null);
+    inputs[name] = { input, output, row, choice };
+    return row;
+  });
+  const steps = stepper((at) => { state.set("clusters.at", at); draw(); });
+  const layer = { blobs: el("g"), dots: el("g"), centres: el("g"), cross: el("path", { class: "cross" }) };
+  const plane = el("svg", {
+    viewBox: "-1.5 -1 3 2", class: "stage field", tabindex: 0, role: "application",
+    "aria-label": "The plane: click to put a point. Keys: arrows move the cross, Enter puts a point, Delete takes the nearest away",
+  }, el("path", { class: "ground", d: "M-1.5 0H1.5M0 -1V1" }), layer.blobs, layer.dots, layer.centres, layer.cross);
+  const count = el("span", { class: "muted small" });
+  const bars = el("div", { class: "wholes" });
+  const plots = { activations: el("div"), mass: el("div"), temperature: el("div") };
+
+  root.append(el("div", { class: "cards stage-cards" },
+    el("div", { class: "card" }, el("div", { class: "row choices" }, preset, clear, el("span", { class: "grow" }), count), plane, steps.node,
+      el("p", { class: "muted small keys" }, "Click to put a point, drag to move one, double-click to take one away. With keys: arrows move the cross, Enter puts a point, Delete takes the nearest away."),
+      el("div", { class: "pair" }, plots.activations, plots.temperature)),
+    el("div", { class: "card" }, el("div", { class: "options" }, rows), el("h2", {}, "Activation of each cluster"), bars, plots.mass),
+  ));
+
+  const settings = () => Object.fromEntries(Object.entries(inputs).map(([name, { input, choice }]) => [name, choice.range ? Number(input.value) : input.value]));
+  const ask = app.latest((body) => app.api("clusters/cluster", body));
+
+  async function cluster(at) {
+    count.textContent = points.length === 1 ? "1 point" : `${points.length} points`;
+    if (!points.length) {
+      answer = null;
+      return draw();
+    }
+    const asked = points;
+    const given = await ask({ ...settings(), points });
+    if (!given || asked !== points) return;
+    answer = given;
+    shares = Uint8Array.from(atob(given.responsibilities), (letter) => letter.charCodeAt(0));
+    steps.set(answer.iterations.length, at);
+    draw();
+  }
+
+  async function load(name, wanted) {
+    if (!name) return;
+    const found = await app.api("clusters/preset", { name }).catch(() => null);
+    if (!found) return;
+    preset.value = name;
+    inputs.clusters.input.value = found.clusters;
+    change("clusters", false);
+    steps.stop();
+    await keep(found.points, wanted);
+  }
+
+  function keep(next, at) {
+    points = next;
+    state.set("clusters.points", pack(points));
+    drawDots();
+    return cluster(at);
+  }
+
+  function label() {
+    const all = settings();
+    for (const { input, output, row, choice } of Object.values(inputs)) {
+      output.textContent = input.value;
+      row.hidden = Boolean(choice.when && !choice.when(all));
+    }
+  }
+
+  function change(name, now = true) {
+    const { input, choice } = inputs[name];
+    const value = choice.range ? Number(input.value) : input.value;
+    state.set(`clusters.${name}`, value === choice.first ? null : value);
+    label();
+    if (now) cluster();
+  }
+
+  const inside = ([x, y]) => [clamp(x, BOUNDS.x), clamp(y, BOUNDS.y)];
+
+  function put(point) {
+    if (points.length >= MOST) return app.say(`At most ${MOST} points.`);
+    preset.value = "";
+    return keep([...points, inside(point)]);
+  }
+
+  function take(n) {
+    if (n < 0) return;
+    preset.value = "";
+    keep(points.filter((_, m) => m !== n));
+  }
+
+  function nearest([x, y]) {
+    let best = -1;
+    let apart = Infinity;
+    points.forEach(([px, py], n) => {
+      const distance = Math.hypot(px - x, py - y);
+      if (distance < apart) [best, apart] = [n, distance];
+    });
+    return best;
+  }
+
+  function at(event) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(plane.getScreenCTM().inverse());
+    return [point.x, point.y];
+  }
+
+  plane.addEventListener("pointerdown", (event) => {
+    const n = [...layer.dots.children].indexOf(event.target);
+    if (event.button || n < 0) return;
+    event.preventDefault();
+    held = { n, pointer: event.pointerId, moved: false };
+    plane.setPointerCapture(event.pointerId);
+    plane.classList.add("held");
+  });
+  plane.addEventListener("pointermove", (event) => {
+    if (!held || held.pointer !== event.pointerId) return;
+    held.moved = true;
+    preset.value = "";
+    keep(points.map((point, n) => (n === held.n ? inside(at(event)) : point)));
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    plane.addEventListener(end, () => { held = null; plane.classList.remove("held"); });
+  }
+  plane.addEventListener("click", (event) => {
+    const [x, y] = at(event);
+    const n = nearest([x, y]);
+    // A click on a point is the end of a drag, or the first half of a double click.
+    if (n >= 0 && Math.hypot(points[n][0] - x, points[n][1] - y) < 0.035) return;
+    put([x, y]);
+  });
+  plane.addEventListener("dblclick", (event) => {
+    const [x, y] = at(event);
+    const n = nearest([x, y]);
+    if (n >= 0 && Math.hypot(points[n][0] - x, points[n][1] - y) < 0.035) take(n);
+  });
+  plane.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const far = event.shiftKey ? 0.2 : 0.05;
+    const move = { ArrowLeft: [-far, 0], ArrowRight: [far, 0], ArrowUp: [0, -far], ArrowDown: [0, far] }[event.key];
+    if (move) {
+      cross = inside([cross[0] + move[0], cross[1] + move[1]]);
+      drawCross();
+    } else if (event.key === "Enter" || event.key === " ") put(cross);
+    else if (event.key === "Delete" || event.key === "Backspace") take(nearest(cross));
+    else return;
+    event.preventDefault();
+  });
+
+  function drawCross() {
+    const [x, y] = cross;
+    layer.cross.setAttribute("d", `M${x - 0.06} ${y}h0.12M${x} ${y - 0.06}v0.12`);
+  }
+
+  function drawDots() {
+    while (layer.dots.children.length > points.length) layer.dots.lastChild.remove();
+    while (layer.dots.children.length < points.length) layer.dots.append(el("circle", { class: "dot", r: 0.024 }));
+    const clusters = answer ? answer.iterations[0].means.length : 0;
+    const known = answer && shares.length === answer.iterations.length * points.length * clusters;
+    const from = Math.min(steps.at, (answer?.iterations.length ?? 1) - 1) * points.length * clusters;
+    points.forEach(([x, y], n) => {
+      const dot = layer.dots.children[n];
+      dot.setAttribute("cx", x.toFixed(4));
+      dot.setAttribute("cy", y.toFixed(4));
+      if (known) {
+        const share = [...shares.subarray(from + n * clusters, from + (n + 1) * clusters)];
+        const total = share.reduce((sum, value) => sum + value, 0) || 1;
+        dot.setAttribute("fill", blend(app.palette, share.map((value) => value / total)));
+      }
+    });
+  }
+
+  function draw() {
+    drawDots();
+    const step = answer?.iterations[Math.min(steps.at, answer.iterations.length - 1)];
+    const means = step?.means ?? [];
+    layer.blobs.replaceChildren(...means.flatMap(([x, y], j) => {
+      const { long, short, angle } = axes(step.covariances[j]);
+      const turn = `translate(${x} ${y}) rotate(${angle})`;
+      const strength = 0.25 + 0.75 * step.activations[j];
+      return [
+        el("ellipse", { class: "blob", rx: long, ry: short, transform: turn, fill: app.palette[j], "fill-opacity": (0.14 * strength).toFixed(3), stroke: app.palette[j], "stroke-opacity": strength.toFixed(3) }),
+        el("ellipse", { class: "blob outer", rx: 2 * long, ry: 2 * short, transform: turn, stroke: app.palette[j], "stroke-opacity": (0.6 * strength).toFixed(3), "stroke-dasharray": "4 3" }),
+      ];
+    }));
+    layer.centres.replaceChildren(...means.map(([x, y], j) => el("g", {},
+      el("circle", { class: "disc", cx: x, cy: y, r: 0.055, fill: app.palette[j] }), el("text", { class: "centre", x, y: y + 0.03 }, String(j + 1)))));
+    numbers(step);
+  }
+
+  function numbers(step) {
+    for (const plot of Object.values(plots)) plot.hidden = !step;
+    bars.replaceChildren(...(step?.activations ?? []).map((activation, j) => el("div", { class: "meter" },
+      el("span", {}, el("svg", { viewBox: "0 0 12 12", class: "swatch", "aria-hidden": "true" }, el("circle", { cx: 6, cy: 6, r: 6, fill: app.palette[j] })), `${j + 1}: ${step.mass[j].toFixed(1)} points`),
+      el("div", { class: "gauge" }, el("div", { class: "level eased", style: { width: `${100 * activation}%`, background: app.palette[j] } })),
+      el("b", { class: "number" }, activation.toFixed(2)))));
+    if (!step) return;
+    const lines = (name) => step.means.map((_, j) => ({ values: answer.iterations.map((one) => one[name][j]), color: app.palette[j], label: `cluster ${j + 1}`, legend: false }));
+    const common = { x: answer.iterations.map((_, n) => n + 1), mark: steps.at + 1, height: 110 };
+    app.linePlot(plots.activations, { ...common, series: lines("activations"), yRange: [0, 1], labels: { x: "iteration", y: "activation" }, title: "Activation of each cluster over the iterations" });
+    app.linePlot(plots.mass, { ...common, series: lines("mass"), labels: { x: "iteration", y: "points that a cluster has" }, title: "Points of each cluster over the iterations" });
+    plots.temperature.hidden = inputs.routing.input.value !== "em";
+    app.linePlot(plots.temperature, { ...common, series: [{ values: answer.iterations.map((one) => one.inverse_temp), color: "var(--muted)" }], labels: { x: "iteration", y: "inverse temperature" }, title: "Inverse temperature over the iterations" });
+  }
+
+  async function restore() {
+    for (const [name, { input, choice }] of Object.entries(inputs)) {
+      const value = state.get(`clusters.${name}`, choice.first);
+      const known = choice.range ? Number.isFinite(value) : Object.hasOwn(choice.options, value);
+      input.value = known ? value : choice.first;
+    }
+    label();
+    const found = unpack(state.get("clusters.points", null));
+    const wanted = state.get("clusters.at", Infinity);
+    if (!found) return load("three blobs and outliers", wanted);
+    preset.value = "";
+    return keep(found, wanted);
+  }
+
+  drawCross();
+  restore();
+  return {
+    unmount() { steps.stop(); },
+    onState() {
+      if (pack(points) !== state.get("clusters.points") || state.get("clusters.at", steps.at) !== steps.at) restore();
+    },
+  };
+}
+
+export const panel = {
+  id: "clusters", title: "Clusters",
+  hint: "Every point is a child that votes for its own place, every cluster a parent: step through the iterations and see the ellipses find the groups while points take their colours. "
+    + "Put an outlier, ask for more clusters than there are groups, or start with all alike, and look at what becomes of the activations.",
+  mount,
+};

@@ -1,0 +1,337 @@
+import { stepper } from "../steps.js";
+import { OUTLINES, blend, corners, transform, within } from "../shapes.js";
+
+const SCENES = {
+  house: "A house", boat: "A boat", both: "A house and a boat", stray: "A house and a stray part",
+  "upside-down": "The upside-down house", random: "Parts at random",
+};
+const ROUTINGS = { em: "EM", dynamic: "Dynamic", kmeans: "k-means" };
+// Each whole has a stroke of its own beside its colour.
+const DASHES = [undefined, "7 4", "2 4"];
+const BOUNDS = { x: [-6, 6], y: [-4, 4], angle: [-180, 180], size: [0.5, 2] };
+const MOST = 12;
+
+const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
+const turned = (angle) => ((angle + 180) % 360 + 360) % 360 - 180;
+const two = (value) => value.toFixed(2).replace("-0.00", "0.00");
+
+// Parts in the address: t or r, then x, y, size in hundredths and the angle in tenths of a degree.
+const pack = (parts) => parts.map(({ kind, x, y, angle, size }) =>
+  kind[0] + [x * 100, y * 100, angle * 10, size * 100].map(Math.round).join(".")).join("~");
+
+function unpack(text) {
+  const parts = String(text).split("~").slice(0, MOST).map((word) => {
+    const [x, y, angle, size] = word.slice(1).split(".").map(Number);
+    return {
+      kind: word[0] === "r" ? "rectangle" : "triangle", x: clamp(x / 100, BOUNDS.x), y: clamp(y / 100, BOUNDS.y),
+      angle: turned(angle / 10), size: clamp(size / 100, BOUNDS.size),
+    };
+  });
+  return parts.every((part) => [part.x, part.y, part.angle, part.size].every(Number.isFinite)) ? parts : null;
+}
+
+function mount(root, app) {
+  const { el, state } = app;
+  let parts = [];
+  let chosen = 0;
+  let answer = null;
+  let held = null;
+  const colours = (n) => app.palette[n];
+  const option = ([value, text]) => el("option", { value }, text);
+  const wanted = (key, fallback, known) => {
+    const value = state.get(`toy.${key}`, fallback);
+    return known.includes(value) ? value : fallback;
+  };
+
+  const scene = el("select", { "aria-label": "Scene", onchange: () => load(scene.value) }, Object.entries(SCENES).map(option));
+  const again = el("button", { type: "button", onclick: () => load("random", state.get("toy.seed", 0) + 1) }, "Others");
+  const routing = el("select", { "aria-label": "Routing", onchange: () => change("routing", routing.value) }, Object.entries(ROUTINGS).map(option));
+  const third = el("input", { type: "checkbox", onchange: () => change("third", third.checked) });
+  const ghosts = el("select", { "aria-label": "Votes shown", onchange: () => { state.set("toy.votes", ghosts.value); draw(); } },
+    [["all", "votes of all"], ["chosen", "votes of the chosen"], ["none", "no votes"]].map(option));
+  const steps = stepper((at) => { state.set("toy.at", at); draw(); });
+
+  const layer = { wholes: el("g"), votes: el("g"), parts: el("g"), handle: el("g") };
+  const stage = el("svg", { viewBox: "-6 -4 12 8", class: "stage", role: "group", "aria-label": "The scene: parts that can be moved and turned" },
+    el("path", { class: "ground", d: "M-6 0H6M0 -4V4" }), layer.parts, layer.votes, layer.wholes, layer.handle);
+  const sliders = Object.fromEntries([["angle", "Turn", 1], ["size", "Size", 0.01]].map(([name, text, step]) => {
+    const [min, max] = BOUNDS[name];
+    const input = el("input", { type: "range", min, max, step, "aria-label": text, oninput: () => edit({ [name]: Number(input.value) }) });
+    return [name, { input, output: el("output", { class: "small number" }), text }];
+  }));
+  const chosenName = el("h2", {});
+  const remove = el("button", { type: "button", onclick: () => drop() }, "Remove");
+  const adders = ["triangle", "rectangle"].map((kind) => el("button", { type: "button", onclick: () => add(kind) }, `+ ${kind}`));
+  const bars = el("div", { class: "wholes" });
+  const table = el("div", { class: "scroll" });
+  const poses = el("div", { class: "scroll" });
+  const plots = { activations: el("div"), coupling: el("div") };
+
+  root.append(el("div", { class: "cards stage-cards" },
+    el("div", { class: "card" },
+      el("div", { class: "row choices" }, scene, again, routing, ghosts, el("label", { class: "row check" }, third, "look for an upside-down house")),
+      stage, steps.node,
+      el("div", { class: "picked" }, el("div", { class: "row" }, chosenName, el("span", { class: "grow" }), ...adders, remove),
+        Object.values(sliders).map(({ input, output, text }) => el("label", { class: "slide" }, text, input, output))),
+      el("p", { class: "muted small keys" }, "Drag a part, or its ring to turn it. Keys on a part: arrows move, q and e turn, + and − size, Delete removes; with Shift more at once."),
+    ),
+    el("div", { class: "card" }, el("h2", {}, "Which wholes are there"), bars, plots.activations,
+      el("h2", { class: "later" }, "Coupling of each part, with its agreement and logit"), table, plots.coupling,
+      el("h2", { class: "later" }, "Pose of each whole"), poses),
+  ));
+
+  const ask = app.latest(() => app.api("toy/route", {
+    parts, routing: routing.value, iters: 8, upside_down: third.checked,
+  }));
+
+  async function route(at) {
+    const asked = parts;
+    const given = await ask();
+    if (!given) return;
+    answer = given;
+    steps.set(answer.iterations.length, at);
+    if (asked === parts) draw();
+  }
+
+  async function load(name, seed = state.get("toy.seed", 0), wantedAt = undefined) {
+    const found = await app.api("toy/scene", { name, seed }).catch(() => null);
+    if (!found) return;
+    state.set("toy.scene", name);
+    state.set("toy.seed", seed || null);
+    scene.value = name;
+    third.checked = found.upside_down;
+    chosen = 0;
+    steps.stop();
+    await keep(found.parts, wantedAt);
+  }
+
+  function keep(next, at) {
+    parts = next;
+    again.hidden = scene.value !== "random";
+    state.set("toy.parts", pack(parts));
+    state.set("toy.third", third.checked || null);
+    drawParts();
+    return route(at);
+  }
+
+  function change(key, value) {
+    state.set(`toy.${key}`, value || null);
+    return route();
+  }
+
+  function edit(values, n = chosen) {
+    keep(parts.map((part, m) => (m !== n ? part : {
+      ...part, ...values,
+      x: clamp(values.x ?? part.x, BOUNDS.x), y: clamp(values.y ?? part.y, BOUNDS.y),
+      angle: turned(values.angle ?? part.angle), size: clamp(values.size ?? part.size, BOUNDS.size),
+    })));
+  }
+
+  function add(kind) {
+    if (parts.length >= MOST) return app.say(`At most ${MOST} parts.`);
+    chosen = parts.length;
+    return keep([...parts, { kind, x: 0, y: 2.6, angle: 0, size: 1.2 }]);
+  }
+
+  function drop() {
+    if (parts.length < 2) return app.say("One part has to stay.");
+    const rest = parts.filter((_, n) => n !== chosen);
+    chosen = Math.min(chosen, rest.length - 1);
+    return keep(rest).then(() => layer.parts.children[chosen]?.focus());
+  }
+
+  const nameOf = (n) => `${parts[n].kind} ${n + 1}`;
+  const now = () => answer?.iterations[Math.min(steps.at, answer.iterations.length - 1)];
+  // While an answer to added or removed parts is on its way, the old one has too few or too many rows.
+  const matches = () => answer && answer.votes.length === parts.length;
+
+  function choose(n) {
+    chosen = n;
+    draw();
+  }
+
+  function at(event) {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(stage.getScreenCTM().inverse());
+    return [point.x, point.y];
+  }
+
+  function grab(event, n, turning) {
+    if (event.button) return;
+    event.preventDefault();
+    const [x, y] = at(event);
+    const part = parts[n];
+    held = { n, turning, dx: part.x - x, dy: part.y - y, pointer: event.pointerId };
+    stage.setPointerCapture(event.pointerId);
+    stage.classList.add("held");
+    choose(n);
+    layer.parts.children[n]?.focus({ preventScroll: true });
+  }
+
+  stage.addEventListener("pointermove", (event) => {
+    if (!held || event.pointerId !== held.pointer) return;
+    const [x, y] = at(event);
+    const part = parts[held.n];
+    if (held.turning) edit({ angle: Math.round(Math.atan2(x - part.x, part.y - y) * 180 / Math.PI) }, held.n);
+    else edit({ x: x + held.dx, y: y + held.dy }, held.n);
+  });
+  for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) {
+    stage.addEventListener(end, () => { held = null; stage.classList.remove("held"); });
+  }
+
+  function key(event, n) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const far = event.shiftKey ? 5 : 1;
+    const part = parts[n];
+    const moves = {
+      ArrowLeft: { x: part.x - 0.1 * far }, ArrowRight: { x: part.x + 0.1 * far },
+      ArrowUp: { y: part.y - 0.1 * far }, ArrowDown: { y: part.y + 0.1 * far },
+      q: { angle: part.angle - 3 * far }, e: { angle: part.angle + 3 * far },
+      "+": { size: part.size * 1.05 }, "=": { size: part.size * 1.05 }, "-": { size: part.size / 1.05 }, "_": { size: part.size / 1.05 },
+    };
+    const move = moves[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (event.key === "Delete" || event.key === "Backspace") {
+      event.preventDefault();
+      chosen = n;
+      drop();
+    } else if (move) {
+      event.preventDefault();
+      chosen = n;
+      edit(move, n);
+    }
+  }
+
+  // Elements stay as long as their number does, so that focus and pointer are kept while parts move.
+  function drawParts() {
+    if (layer.parts.children.length !== parts.length) {
+      layer.parts.replaceChildren(...parts.map((_, n) => el("g", {
+        class: "part", tabindex: 0, role: "button",
+        onpointerdown: (event) => grab(event, n, false), onkeydown: (event) => key(event, n), onfocus: () => { if (chosen !== n) choose(n); },
+      }, el("polygon", {}), el("text", { class: "tag" }, String(n + 1)))));
+    }
+    const coupling = matches() ? now().coupling : null;
+    parts.forEach((part, n) => {
+      const node = layer.parts.children[n];
+      const [shape, tag] = node.children;
+      node.classList.toggle("is-chosen", n === chosen);
+      node.setAttribute("aria-label", `${nameOf(n)}: x ${two(part.x)}, y ${two(part.y)}, turned by ${Math.round(part.angle)} degrees, size ${two(part.size)}`);
+      shape.setAttribute("points", corners(part.kind));
+      shape.setAttribute("transform", transform(part));
+      tag.setAttribute("x", part.x.toFixed(3));
+      tag.setAttribute("y", (part.y + 0.13).toFixed(3));
+      if (coupling) {
+        const strong = Math.max(...coupling[n]);
+        shape.setAttribute("fill", blend(coupling[n].map((_, j) => colours(j)), coupling[n]));
+        shape.setAttribute("fill-opacity", (0.1 + 0.35 * strong).toFixed(2));
+      }
+    });
+    drawHandle();
+    const part = parts[chosen];
+    chosenName.textContent = `Chosen: ${nameOf(chosen)}`;
+    for (const [name, { input, output }] of Object.entries(sliders)) {
+      input.value = part[name];
+      output.textContent = name === "angle" ? `${Math.round(part.angle)}°` : two(part.size);
+    }
+  }
+
+  function drawHandle() {
+    const part = parts[chosen];
+    const reach = 0.55 * part.size + 0.55;
+    const top = within({ ...part, size: 1 }, { x: 0, y: -reach, angle: 0, size: 1 });
+    if (!layer.handle.firstChild) {
+      layer.handle.append(el("line", { class: "handle-line" }), el("circle", {
+        class: "handle", r: 0.17, onpointerdown: (event) => grab(event, chosen, true),
+      }));
+    }
+    const [line, ring] = layer.handle.children;
+    const edge = within(part, { x: 0, y: part.kind === "triangle" ? -0.55 : -0.5, angle: 0, size: 1 });
+    for (const [name, value] of Object.entries({ x1: edge.x, y1: edge.y, x2: top.x, y2: top.y })) line.setAttribute(name, value.toFixed(3));
+    ring.setAttribute("cx", top.x.toFixed(3));
+    ring.setAttribute("cy", top.y.toFixed(3));
+  }
+
+  const outline = (whole, pose, attrs, ...more) => el("g", { fill: "none", ...attrs }, Object.entries(whole.places).map(([kind, place]) =>
+    el("polygon", { points: corners(kind), transform: transform(within(pose, place)) })), more);
+
+  // Just below the lowest corner of a whole.
+  function under(whole, pose) {
+    const all = Object.entries(whole.places).flatMap(([kind, place]) => OUTLINES[kind].map(([x, y]) => within(within(pose, place), { x, y, angle: 0, size: 1 })));
+    const [left, right] = [Math.min(...all.map(({ x }) => x)), Math.max(...all.map(({ x }) => x))];
+    return { x: clamp((left + right) / 2, [-5, 5]).toFixed(3), y: Math.min(3.8, Math.max(...all.map(({ y }) => y)) + 0.5).toFixed(3) };
+  }
+
+  function draw() {
+    drawParts();
+    if (!matches()) return;
+    const step = now();
+    const shown = parts.map((_, n) => ghosts.value === "all" || (ghosts.value === "chosen" && n === chosen));
+    layer.votes.replaceChildren(...answer.votes.flatMap((row, i) => (shown[i] ? row.map((vote, j) => outline(answer.wholes[j], vote, {
+      class: "vote", stroke: colours(j), "stroke-dasharray": DASHES[j], "stroke-opacity": (0.06 + 0.84 * step.coupling[i][j]).toFixed(2),
+    })) : [])));
+    layer.wholes.replaceChildren(...answer.wholes.map((whole, j) => outline(whole, step.poses[j], {
+      class: "whole", stroke: colours(j), "stroke-dasharray": DASHES[j], opacity: step.activations[j].toFixed(2),
+    }, el("text", { class: "whole-name", fill: colours(j), ...under(whole, step.poses[j]) }, whole.name))));
+    numbers(step);
+  }
+
+  const swatch = (j) => el("svg", { viewBox: "0 0 22 8", class: "swatch", "aria-hidden": "true" },
+    el("line", { x1: 1, x2: 21, y1: 4, y2: 4, stroke: colours(j), "stroke-width": 3, "stroke-dasharray": DASHES[j] }));
+
+  function numbers(step) {
+    const wholes = answer.wholes;
+    const xs = answer.iterations.map((_, n) => n + 1);
+    bars.replaceChildren(...wholes.map((whole, j) => el("div", { class: "meter", "data-whole": whole.name },
+      el("span", {}, swatch(j), whole.name), el("div", { class: "gauge" }, el("div", { class: "level eased", style: { width: `${100 * step.activations[j]}%`, background: colours(j) } })),
+      el("b", { class: "number" }, two(step.activations[j])))));
+    app.linePlot(plots.activations, {
+      series: wholes.map((whole, j) => ({ values: answer.iterations.map((one) => one.activations[j]), color: colours(j), dash: DASHES[j], label: whole.name, legend: false })),
+      x: xs, yRange: [0, 1], mark: steps.at + 1, labels: { x: "iteration", y: "activation" }, title: "Activation of each whole over the iterations", height: 110,
+    });
+    table.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "part"), wholes.map((whole) => el("th", { scope: "col" }, short(whole.name))))),
+      el("tbody", {}, parts.map((_, i) => el("tr", { class: i === chosen ? "is-chosen" : "", onclick: () => choose(i) },
+        el("th", { scope: "row", "aria-label": nameOf(i), title: nameOf(i) }, `${parts[i].kind === "triangle" ? "△" : "▭"} ${i + 1}`), wholes.map((_, j) => el("td", {},
+          el("div", { class: "gauge thin" }, el("div", { class: "level eased", style: { width: `${100 * step.coupling[i][j]}%`, background: colours(j) } })),
+          el("b", { class: "coupling" }, two(step.coupling[i][j])),
+          el("small", { title: "agreement: vote times pose; logit: what the softmax over wholes was taken of" }, `${two(step.agreement[i][j])} · ${brief(step.logits[i][j])}`))))))));
+    app.linePlot(plots.coupling, {
+      series: wholes.map((whole, j) => ({ values: answer.iterations.map((one) => one.coupling[chosen][j]), color: colours(j), dash: DASHES[j], label: whole.name, legend: false })),
+      x: xs, yRange: [0, 1], mark: steps.at + 1, labels: { x: "iteration", y: `coupling of ${nameOf(chosen)}` }, title: `Coupling of ${nameOf(chosen)} over the iterations`, height: 110,
+    });
+    poses.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ["whole", "x", "y", "turn", "size"].map((word) => el("th", { scope: "col" }, word)))),
+      el("tbody", {}, wholes.map((whole, j) => {
+        const pose = step.poses[j];
+        return el("tr", {}, el("th", { scope: "row" }, short(whole.name)), [two(pose.x), two(pose.y), `${Math.round(pose.angle)}°`, two(pose.size)].map((text) => el("td", {}, text)));
+      }))));
+  }
+
+  const short = (name) => name.replace(" house", "");
+  const brief = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(1).replace("-0.0", "0.0"));
+
+  async function restore() {
+    scene.value = wanted("scene", "both", Object.keys(SCENES));
+    routing.value = wanted("routing", "em", Object.keys(ROUTINGS));
+    ghosts.value = wanted("votes", "all", ["all", "chosen", "none"]);
+    third.checked = state.get("toy.third", false) === true;
+    const kept = state.get("toy.parts", null);
+    const found = kept === null ? null : unpack(kept);
+    const wantedAt = state.get("toy.at", Infinity);
+    chosen = 0;
+    if (found) await keep(found, wantedAt);
+    else await load(scene.value, undefined, wantedAt);
+  }
+
+  again.hidden = true;
+  restore();
+  return {
+    unmount() { steps.stop(); },
+    onState() {
+      if (pack(parts) !== state.get("toy.parts") || state.get("toy.at", steps.at) !== steps.at) restore();
+    },
+  };
+}
+
+export const panel = {
+  id: "toy", title: "The toy",
+  hint: "Each part votes, in thin outlines, for the house and the boat that it would be a part of: step through the iterations and see votes that agree win while the others fade. "
+    + "Then drag or turn a part until its vote is an outlier: it loses its coupling, and the whole its activation.",
+  mount,
+};
