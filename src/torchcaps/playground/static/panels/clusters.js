@@ -114,7 +114,8 @@ function mount(root, app) {
   }
 
   function keep(next, at) {
-    points = next;
+    // As exact as the address is, so that a link shows the very same numbers.
+    points = unpack(pack(next));
     state.set("clusters.points", pack(points));
     drawDots();
     return cluster(at);

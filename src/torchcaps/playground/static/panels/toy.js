@@ -106,7 +106,8 @@ function mount(root, app) {
   }
 
   function keep(next, at) {
-    parts = next;
+    // As exact as the address is, so that a link shows the very same numbers.
+    parts = unpack(pack(next));
     again.hidden = scene.value !== "random";
     state.set("toy.parts", pack(parts));
     state.set("toy.third", third.checked || null);

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+from urllib.parse import parse_qs
+
+import httpx
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from torchcaps.playground import toy
+from torchcaps.playground.scenes import Name, scene
+from torchcaps.playground.wholes import Routing, decode, pose_of, route
+
+piece = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["triangle", "rectangle"]),
+        "x": st.floats(-6, 6),
+        "y": st.floats(-4, 4),
+        "angle": st.floats(-360, 360),
+        "size": st.floats(0.5, 2),
+    }
+)
+look = st.fixed_dictionaries(
+    {"parts": st.lists(piece, min_size=1, max_size=12)},
+    optional={
+        "routing": st.sampled_from(get_args(Routing)),
+        "iters": st.integers(1, 20),
+        "upside_down": st.booleans(),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(asked=look)
+def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client, asked: dict[str, Any]) -> None:
+    response = client.post("/api/toy/route", json=asked)
+    assert response.status_code == 200
+    answer = response.json()
+    children, parents = len(asked["parts"]), 3 if asked.get("upside_down") else 2
+    assert len(answer["wholes"]) == parents
+    assert len(answer["iterations"]) == asked.get("iters", 8)
+    for step in answer["iterations"]:
+        for name in ("coupling", "logits", "agreement"):
+            values = torch.tensor(step[name])
+            assert values.shape == (children, parents)
+            assert torch.isfinite(values).all()
+        torch.testing.assert_close(torch.tensor(step["coupling"]).sum(dim=-1), torch.ones(children), atol=2e-4, rtol=0)
+        assert all(0 <= activation <= 1 for activation in step["activations"])
+
+
+wrong = st.sampled_from(
+    [
+        {"parts": []},
+        {"parts": [{}]},
+        {"parts": 3},
+        {"routing": "magic"},
+        {"iters": 0},
+        {"iters": 21},
+        {"upside_down": "perhaps"},
+        {"more": 1},
+        *({"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1, name: value}]} for name, value in (
+            ("kind", "circle"), ("x", 6.1), ("y", -5), ("angle", 361), ("size", 0.4), ("size", None), ("x", "left"), ("z", 1),
+        )),
+        {"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1}] * 13},
+    ]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(asked=look, change=wrong)
+def test_what_is_not_allowed_gets_a_sentence(client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]) -> None:
+    response = client.post("/api/toy/route", json=asked | change)
+    assert response.status_code == 422
+    assert next(iter(change)) in response.json()["error"]
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_get_a_sentence(client: httpx.Client, literal: str) -> None:
+    body = f'{{"parts": [{{"kind": "triangle", "x": {literal}, "y": 0, "angle": 0, "size": 1}}]}}'
+    response = client.post("/api/toy/route", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert "parts.0.x" in response.json()["error"]
+
+
+@pytest.mark.parametrize("name", get_args(Name))
+def test_a_scene_can_be_sent_back_as_it_came(client: httpx.Client, name: Name) -> None:
+    setting = client.post("/api/toy/scene", json={"name": name, "seed": 4}).json()
+    assert setting["upside_down"] == (name == "upside-down")
+    answer = client.post("/api/toy/route", json=setting).json()
+    found = scene(name, 4)
+    trace = route(found.parts, found.wholes, "em", 8)
+    for r, step in enumerate(answer["iterations"]):
+        torch.testing.assert_close(torch.tensor(step["coupling"]), trace.coupling[r, 0].float(), atol=2e-3, rtol=0)
+        torch.testing.assert_close(torch.tensor(step["activations"]), trace.activations[r, 0].float(), atol=2e-3, rtol=0)
+
+
+def test_the_numbers_are_those_of_the_trace() -> None:
+    found = scene("both")
+    parts = toy.setting(toy.Wanted(name="both")).parts
+    answer = toy.look(toy.Look(parts=parts, routing="dynamic", iters=3))
+    trace = route(found.parts, found.wholes, "dynamic", 3)
+    # In dynamic routing what is added to the logits is the agreement of the iteration before.
+    logits = [torch.tensor(step.logits) for step in answer.iterations]
+    agreement = [torch.tensor(step.agreement) for step in answer.iterations]
+    for r in range(2):
+        torch.testing.assert_close(logits[r + 1], logits[r] + agreement[r], atol=3e-4, rtol=0)
+    assert answer.iterations[0].inverse_temp is None
+    for step, poses in zip(answer.iterations, decode(trace.poses[:, 0]), strict=True):
+        for shown, pose in zip(step.poses, poses, strict=True):
+            assert shown.x == pytest.approx(pose_of(pose).x, abs=1e-3)
+
+
+def test_an_answer_comes_at_once() -> None:
+    parts = toy.setting(toy.Wanted(name="upside-down")).parts
+    asked = toy.Look(parts=parts, upside_down=True)
+    # Of the processor, since others may be at work beside it.
+    spent = []
+    for _ in range(5):
+        before = time.process_time()
+        toy.look(asked).model_dump_json()
+        spent.append(time.process_time() - before)
+    assert min(spent) < 0.1
+
+
+def state(page: Any) -> dict[str, Any]:
+    """What the address says, once it has been written."""
+    page.wait_for_timeout(300)
+    return {key: json.loads(values[0]) for key, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
+
+
+def until(page: Any, check: Callable[[], bool]) -> None:
+    """Wait for what an answer of the server will bring."""
+    for _ in range(200):
+        if check():
+            return
+        page.wait_for_timeout(50)
+    pytest.fail("it did not come")
+
+
+def activation(page: Any, whole: str) -> float:
+    return float(page.locator(f"[data-whole='{whole}'] b").inner_text())
+
+
+def coupling(page: Any, row: int) -> list[float]:
+    cells = page.locator(".panel-toy .scroll tbody").first.locator("tr").nth(row).locator("b.coupling")
+    return [float(text) for text in cells.all_inner_texts()]
+
+
+def open_toy(page: Any, scene: str) -> None:
+    page.click("#tab-toy")
+    page.wait_for_selector("[data-whole]")
+    page.locator("[aria-label=Scene]").select_option(scene)
+    # What is shown is new when both the parts in the address and the numbers belong to the scene.
+    until(page, lambda: state(page).get("toy.scene") == scene)
+    page.wait_for_timeout(300)
+
+
+def centre(page: Any, selector: str) -> tuple[float, float]:
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
+    open_toy(page, "house")
+    until(page, lambda: activation(page, "house") > 0.9)
+    x, y = centre(page, ".part:nth-of-type(1) polygon")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 120, y + 10, steps=4)
+    page.mouse.move(x + 240, y + 20, steps=4)
+    page.mouse.up()
+    moved = page.locator(".part").first.get_attribute("aria-label")
+    assert float(re.search(r"x (-?[\d.]+)", moved)[1]) == pytest.approx(2.3, abs=0.5)
+    until(page, lambda: activation(page, "house") < 0.2)
+
+
+def test_a_part_is_turned_by_its_ring(page: Any) -> None:
+    open_toy(page, "house")
+    x, y = centre(page, ".handle")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 90, y + 60, steps=5)
+    page.mouse.up()
+    assert int(re.search(r"turned by (-?\d+)", page.locator(".part").first.get_attribute("aria-label"))[1]) > 30
+    until(page, lambda: activation(page, "house") < 0.5)
+
+
+def test_keys_move_turn_size_and_remove_a_part(page: Any) -> None:
+    open_toy(page, "both")
+    part = page.locator(".part").nth(1)
+    part.focus()
+    assert "Chosen: rectangle 2" in page.locator(".panel-toy h2").all_inner_texts()
+    before = state(page)["toy.parts"].split("~")[1]
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("ArrowUp")
+    for _ in range(4):
+        page.keyboard.press("e")
+    page.keyboard.press("+")
+    after = state(page)["toy.parts"].split("~")[1]
+    x, y, angle, size = (
+        int(now) - int(then) for now, then in zip(after[1:].split("."), before[1:].split("."), strict=True)
+    )
+    assert (x, y, angle, size) == (50, -10, 120, 7)
+    assert part.evaluate("node => node === document.activeElement")
+    page.keyboard.press("Delete")
+    until(page, lambda: page.locator(".part").count() == 3)
+    page.get_by_role("button", name="+ rectangle").click()
+    assert page.locator(".part").count() == 4
+
+
+def test_stepping_shows_the_outlier_losing_its_coupling(page: Any) -> None:
+    open_toy(page, "stray")
+    page.locator(".panel-toy .stepper input").fill("0")
+    until(page, lambda: page.locator(".part").count() == 3 and coupling(page, 2) == [0.5, 0.5])
+    seen = []
+    for _ in range(3):
+        page.get_by_role("button", name="One iteration on").click()
+        seen.append(coupling(page, 2)[0])
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] < 0.05
+    assert page.locator(".panel-toy .stepper output").inner_text() == "4 / 8"
+    page.locator(".panel-toy .stepper button").first.focus()
+    page.keyboard.press("End")
+    assert page.locator(".panel-toy .stepper output").inner_text() == "8 / 8"
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Play").click()
+    until(page, lambda: page.locator(".panel-toy .stepper output").inner_text() == "3 / 8")
+    page.get_by_role("button", name="Pause").click()
+
+
+def test_the_upside_down_house_explains_less(page: Any, picture: Any) -> None:
+    open_toy(page, "upside-down")
+    page.locator(".panel-toy .stepper input").fill("1")
+    until(page, lambda: coupling(page, 1)[2:] > [0.7])
+    picture("toy-upside-down")
+    page.locator(".panel-toy .stepper input").fill("7")
+    until(page, lambda: activation(page, "upside-down house") < 0.05)
+    assert min(activation(page, "house"), activation(page, "boat")) > 0.9
+    page.get_by_label("look for an upside-down house").uncheck()
+    until(page, lambda: page.locator("[data-whole]").count() == 2)
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "kmeans"])
+def test_other_routings_split_the_scene_as_well(page: Any, routing: str) -> None:
+    open_toy(page, "both")
+    before = coupling(page, 1)
+    page.locator("[aria-label=Routing]").select_option(routing)
+    until(page, lambda: coupling(page, 1) != before)
+    assert coupling(page, 0)[0] > 0.5
+    assert coupling(page, 3)[1] > 0.5
+
+
+def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
+    open_toy(page, "both")
+    page.locator(".panel-toy .stepper input").fill("1")
+    page.locator("[aria-label='Votes shown']").select_option("chosen")
+    page.locator(".part").nth(2).focus()
+    before = coupling(page, 3)
+    page.keyboard.press("Shift+ArrowLeft")
+    until(page, lambda: coupling(page, 3) != before)
+    state(page)
+    names = "parts => parts.map((part) => part.getAttribute('aria-label'))"
+    labels = page.locator(".part").evaluate_all(names)
+    table = page.locator(".panel-toy .scroll").first.inner_text()
+    other = browser.new_page()
+    other.goto(page.url)
+    other.wait_for_selector("[data-whole]")
+    until(other, lambda: other.locator(".panel-toy .stepper output").inner_text() == "2 / 8")
+    assert other.locator(".part").evaluate_all(names) == labels
+    assert other.locator("[aria-label='Votes shown']").input_value() == "chosen"
+    assert other.locator(".panel-toy .scroll").first.inner_text() == table
+    other.close()
+
+
+def test_a_broken_link_shows_a_scene_all_the_same(page: Any) -> None:
+    page.goto("/#panel=%22toy%22&toy.parts=%22nonsense%22&toy.at=%22x%22&toy.scene=7")
+    page.reload()
+    page.wait_for_selector("[data-whole]")
+    assert page.locator(".part").count() == 4
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_phone_shows_the_toy(page: Any, theme: str) -> None:
+    page.set_viewport_size({"width": 340, "height": 700})
+    page.goto(f"/#theme=%22{theme}%22")
+    open_toy(page, "upside-down")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 340
+    x, y = centre(page, ".part:nth-of-type(1) polygon")
+    before = page.locator(".part").first.get_attribute("aria-label")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 40, y)
+    page.mouse.up()
+    assert page.locator(".part").first.get_attribute("aria-label") != before
+
+
+def test_pictures_for_the_docs(page: Any, picture: Any) -> None:
+    open_toy(page, "both")
+    page.locator(".panel-toy .stepper input").fill("1")
+    until(page, lambda: coupling(page, 0)[0] > 0.9)
+    picture("toy")
