@@ -3,7 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -31,12 +31,6 @@ look = st.fixed_dictionaries(
         "gain": st.floats(0.1, 500),
     },
 )
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
-        yield client
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -85,7 +79,9 @@ wrong = st.sampled_from(
 
 @settings(deadline=None)
 @given(asked=look, change=wrong)
-def test_what_is_not_allowed_gets_a_sentence(client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]) -> None:
+def test_what_is_not_allowed_gets_a_sentence(
+    client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]
+) -> None:
     response = client.post("/api/clusters/cluster", json=asked | change)
     assert response.status_code == 422
     assert next(iter(change)) in response.json()["error"]
@@ -211,10 +207,14 @@ def test_stepping_moves_the_ellipses_and_colours_the_points(page: Any) -> None:
     slider = page.locator(".panel-clusters .stepper input")
     until(page, lambda: page.locator(".panel-clusters .stepper output").inner_text() == "20 / 20")
     final = page.locator(".field .blob").first.get_attribute("transform")
-    colour = page.locator(".field .dot").evaluate_all("dots => new Set(dots.map((dot) => dot.getAttribute('fill'))).size")
+    colour = page.locator(".field .dot").evaluate_all(
+        "dots => new Set(dots.map((dot) => dot.getAttribute('fill'))).size"
+    )
     slider.fill("0")
     assert page.locator(".field .blob").first.get_attribute("transform") != final
-    mixed = page.locator(".field .dot").evaluate_all("dots => new Set(dots.map((dot) => dot.getAttribute('fill'))).size")
+    mixed = page.locator(".field .dot").evaluate_all(
+        "dots => new Set(dots.map((dot) => dot.getAttribute('fill'))).size"
+    )
     assert mixed > colour
     page.get_by_role("button", name="One iteration on").click()
     assert page.locator(".panel-clusters .stepper output").inner_text() == "2 / 20"

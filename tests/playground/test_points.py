@@ -113,7 +113,9 @@ def test_ellipses_are_the_moments_of_the_trace(points: Tensor, clusters: int, it
     _, covariances = ellipses(trace, points)
     share = trace.coupling[:, 0]  # [R, N, J]
     apart = points[:, None] - means[:, None]  # [R, N, J, 2]
-    expected = torch.einsum("rnj,rnjd,rnje->rjde", share, apart, apart) / share.sum(dim=1).clamp(min=1e-7)[..., None, None]
+    expected = (
+        torch.einsum("rnj,rnjd,rnje->rjde", share, apart, apart) / share.sum(dim=1).clamp(min=1e-7)[..., None, None]
+    )
     torch.testing.assert_close(covariances, expected + FLOOR * torch.eye(2), atol=1e-9, rtol=1e-6)
 
 

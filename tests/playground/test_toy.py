@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -36,12 +36,6 @@ look = st.fixed_dictionaries(
 )
 
 
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
-        yield client
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked=look)
 def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client, asked: dict[str, Any]) -> None:
@@ -60,27 +54,38 @@ def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client,
         assert all(0 <= activation <= 1 for activation in step["activations"])
 
 
+PIECE = {"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1}
+BEYOND = [
+    {"kind": "circle"},
+    {"x": 6.1},
+    {"x": "left"},
+    {"y": -5},
+    {"angle": 361},
+    {"size": 0.4},
+    {"size": None},
+    {"z": 1},
+]
 wrong = st.sampled_from(
     [
         {"parts": []},
         {"parts": [{}]},
         {"parts": 3},
+        {"parts": [PIECE] * 13},
+        *({"parts": [PIECE | change]} for change in BEYOND),
         {"routing": "magic"},
         {"iters": 0},
         {"iters": 21},
         {"upside_down": "perhaps"},
         {"more": 1},
-        *({"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1, name: value}]} for name, value in (
-            ("kind", "circle"), ("x", 6.1), ("y", -5), ("angle", 361), ("size", 0.4), ("size", None), ("x", "left"), ("z", 1),
-        )),
-        {"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1}] * 13},
     ]
-)  # fmt: skip
+)
 
 
 @settings(deadline=None)
 @given(asked=look, change=wrong)
-def test_what_is_not_allowed_gets_a_sentence(client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]) -> None:
+def test_what_is_not_allowed_gets_a_sentence(
+    client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]
+) -> None:
     response = client.post("/api/toy/route", json=asked | change)
     assert response.status_code == 422
     assert next(iter(change)) in response.json()["error"]
@@ -103,7 +108,9 @@ def test_a_scene_can_be_sent_back_as_it_came(client: httpx.Client, name: Name) -
     trace = route(found.parts, found.wholes, "em", 8)
     for r, step in enumerate(answer["iterations"]):
         torch.testing.assert_close(torch.tensor(step["coupling"]), trace.coupling[r, 0].float(), atol=2e-3, rtol=0)
-        torch.testing.assert_close(torch.tensor(step["activations"]), trace.activations[r, 0].float(), atol=2e-3, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(step["activations"]), trace.activations[r, 0].float(), atol=2e-3, rtol=0
+        )
 
 
 def test_the_numbers_are_those_of_the_trace() -> None:
@@ -172,6 +179,13 @@ def centre(page: Any, selector: str) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+def said(page: Any, word: str) -> float:
+    """The number that the label of the first part has after a word."""
+    found = re.search(rf"{word} (-?[\d.]+)", page.locator(".part").first.get_attribute("aria-label"))
+    assert found is not None
+    return float(found[1])
+
+
 def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
     open_toy(page, "house")
     until(page, lambda: activation(page, "house") > 0.9)
@@ -181,8 +195,7 @@ def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
     page.mouse.move(x + 120, y + 10, steps=4)
     page.mouse.move(x + 240, y + 20, steps=4)
     page.mouse.up()
-    moved = page.locator(".part").first.get_attribute("aria-label")
-    assert float(re.search(r"x (-?[\d.]+)", moved)[1]) == pytest.approx(2.3, abs=0.5)
+    assert said(page, "x") == pytest.approx(2.3, abs=0.5)
     until(page, lambda: activation(page, "house") < 0.2)
 
 
@@ -193,7 +206,7 @@ def test_a_part_is_turned_by_its_ring(page: Any) -> None:
     page.mouse.down()
     page.mouse.move(x + 90, y + 60, steps=5)
     page.mouse.up()
-    assert int(re.search(r"turned by (-?\d+)", page.locator(".part").first.get_attribute("aria-label"))[1]) > 30
+    assert said(page, "turned by") > 30
     until(page, lambda: activation(page, "house") < 0.5)
 
 

@@ -49,7 +49,7 @@ class Part(NamedTuple):
     pose: Pose
 
 
-# Where each part stands in the frame of each whole. A rectangle looks the same upside down: the third whole takes it so.
+# Where each part stands in the frame of each whole. A rectangle looks the same upside down; the third takes it so.
 PLACES: dict[Whole, dict[Kind, Pose]] = {
     "house": {"triangle": Pose(0, -0.5, 0, 1), "rectangle": Pose(0, 0.55, 0, 1)},
     "boat": {"triangle": Pose(-0.3, -0.7, -90, 0.9), "rectangle": Pose(0, 0.9, 0, 1)},
