@@ -1,11 +1,8 @@
-import { stepper } from "../steps.js";
+import { MOST, axes, inside, pack, unpack } from "../points.js";
 import { blend } from "../shapes.js";
+import { stepper } from "../steps.js";
 
 const PRESETS = { "two blobs": "Two blobs", "three blobs and outliers": "Three blobs and outliers", ring: "A ring", stretched: "Stretched" };
-const BOUNDS = { x: [-1.5, 1.5], y: [-1, 1] };
-const MOST = 500;
-const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 const isEm = ({ routing }) => routing === "em";
 
 // Every choice: its words, its values, what it starts from, and when it means something.
@@ -19,32 +16,6 @@ const CHOICES = {
   schedule: { text: "Temperature", options: { paper: "1 − 0.95ⁿ", linear: "linear", constant: "constant", released: "released code" }, first: "paper", when: isEm },
   gain: { text: "Gain", range: [1, 100, 1], first: 20, when: (all) => !isEm(all) },
 };
-
-const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
-
-// Two letters for each coordinate, of 4096 steps across the plane.
-function pack(points) {
-  const letters = (value, [low, high]) => {
-    const step = Math.round((clamp(value, [low, high]) - low) / (high - low) * 4095);
-    return DIGITS[step >> 6] + DIGITS[step & 63];
-  };
-  return points.map(([x, y]) => letters(x, BOUNDS.x) + letters(y, BOUNDS.y)).join("");
-}
-
-function unpack(text) {
-  if (typeof text !== "string" || text.length % 4 || !/^[\w-]*$/.test(text)) return null;
-  const number = (at, [low, high]) => low + (DIGITS.indexOf(text[at]) * 64 + DIGITS.indexOf(text[at + 1])) / 4095 * (high - low);
-  const points = [];
-  for (let at = 0; at < text.length && points.length < MOST; at += 4) points.push([number(at, BOUNDS.x), number(at + 2, BOUNDS.y)]);
-  return points;
-}
-
-// The axes of an ellipse and its turn in degrees, from the entries of a covariance.
-function axes([xx, xy, yy]) {
-  const middle = (xx + yy) / 2;
-  const apart = Math.hypot((xx - yy) / 2, xy);
-  return { long: Math.sqrt(middle + apart), short: Math.sqrt(Math.max(middle - apart, 1e-9)), angle: Math.atan2(2 * xy, xx - yy) * 90 / Math.PI };
-}
 
 function mount(root, app) {
   const { el, state } = app;
@@ -102,13 +73,15 @@ function mount(root, app) {
     draw();
   }
 
-  async function load(name, wanted) {
+  async function load(name, wanted, advised = true) {
     if (!name) return;
     const found = await app.api("clusters/preset", { name }).catch(() => null);
     if (!found) return;
     preset.value = name;
-    inputs.clusters.input.value = found.clusters;
-    change("clusters", false);
+    if (advised) {
+      inputs.clusters.input.value = found.clusters;
+      change("clusters", false);
+    }
     steps.stop();
     await keep(found.points, wanted);
   }
@@ -137,8 +110,6 @@ function mount(root, app) {
     if (now) cluster();
   }
 
-  const inside = ([x, y]) => [clamp(x, BOUNDS.x), clamp(y, BOUNDS.y)];
-
   function put(point) {
     if (points.length >= MOST) return app.say(`At most ${MOST} points.`);
     preset.value = "";
@@ -151,9 +122,9 @@ function mount(root, app) {
     keep(points.filter((_, m) => m !== n));
   }
 
-  function nearest([x, y]) {
+  // The number of the point that is nearest to a place and not further away than that, or -1.
+  function near([x, y], apart = Infinity) {
     let best = -1;
-    let apart = Infinity;
     points.forEach(([px, py], n) => {
       const distance = Math.hypot(px - x, py - y);
       if (distance < apart) [best, apart] = [n, distance];
@@ -167,7 +138,8 @@ function mount(root, app) {
   }
 
   plane.addEventListener("pointerdown", (event) => {
-    const n = [...layer.dots.children].indexOf(event.target);
+    // A finger is less exact than a pointer.
+    const n = near(at(event), event.pointerType === "touch" ? 0.08 : 0.035);
     if (event.button || n < 0) return;
     event.preventDefault();
     held = { n, pointer: event.pointerId, moved: false };
@@ -184,16 +156,11 @@ function mount(root, app) {
     plane.addEventListener(end, () => { held = null; plane.classList.remove("held"); });
   }
   plane.addEventListener("click", (event) => {
-    const [x, y] = at(event);
-    const n = nearest([x, y]);
     // A click on a point is the end of a drag, or the first half of a double click.
-    if (n >= 0 && Math.hypot(points[n][0] - x, points[n][1] - y) < 0.035) return;
-    put([x, y]);
+    if (near(at(event), 0.035) < 0) put(at(event));
   });
   plane.addEventListener("dblclick", (event) => {
-    const [x, y] = at(event);
-    const n = nearest([x, y]);
-    if (n >= 0 && Math.hypot(points[n][0] - x, points[n][1] - y) < 0.035) take(n);
+    take(near(at(event), 0.035));
   });
   plane.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
@@ -203,7 +170,7 @@ function mount(root, app) {
       cross = inside([cross[0] + move[0], cross[1] + move[1]]);
       drawCross();
     } else if (event.key === "Enter" || event.key === " ") put(cross);
-    else if (event.key === "Delete" || event.key === "Backspace") take(nearest(cross));
+    else if (event.key === "Delete" || event.key === "Backspace") take(near(cross));
     else return;
     event.preventDefault();
   });
@@ -273,7 +240,7 @@ function mount(root, app) {
     label();
     const found = unpack(state.get("clusters.points", null));
     const wanted = state.get("clusters.at", Infinity);
-    if (!found) return load("three blobs and outliers", wanted);
+    if (!found) return load("three blobs and outliers", wanted, false);
     preset.value = "";
     return keep(found, wanted);
   }

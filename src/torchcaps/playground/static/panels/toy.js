@@ -1,35 +1,13 @@
-import { stepper } from "../steps.js";
+import { BOUNDS, MOST, clamp, pack, turned, two, unpack } from "../parts.js";
 import { OUTLINES, blend, corners, transform, within } from "../shapes.js";
+import { stepper } from "../steps.js";
+import { DASHES, Numbers, nameOf } from "../toynumbers.js";
 
 const SCENES = {
   house: "A house", boat: "A boat", both: "A house and a boat", stray: "A house and a stray part",
   "upside-down": "The upside-down house", random: "Parts at random",
 };
 const ROUTINGS = { em: "EM", dynamic: "Dynamic", kmeans: "k-means" };
-// Each whole has a stroke of its own beside its colour.
-const DASHES = [undefined, "7 4", "2 4"];
-const BOUNDS = { x: [-6, 6], y: [-4, 4], angle: [-180, 180], size: [0.5, 2] };
-const MOST = 12;
-
-const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
-const turned = (angle) => ((angle + 180) % 360 + 360) % 360 - 180;
-const two = (value) => value.toFixed(2).replace("-0.00", "0.00");
-
-// Parts in the address: t or r, then x, y, size in hundredths and the angle in tenths of a degree.
-const pack = (parts) => parts.map(({ kind, x, y, angle, size }) =>
-  kind[0] + [x * 100, y * 100, angle * 10, size * 100].map(Math.round).join(".")).join("~");
-
-function unpack(text) {
-  const parts = String(text).split("~").slice(0, MOST).map((word) => {
-    const [x, y, angle, size] = word.slice(1).split(".").map(Number);
-    return {
-      kind: word[0] === "r" ? "rectangle" : "triangle", x: clamp(x / 100, BOUNDS.x), y: clamp(y / 100, BOUNDS.y),
-      angle: turned(angle / 10), size: clamp(size / 100, BOUNDS.size),
-    };
-  });
-  return parts.every((part) => [part.x, part.y, part.angle, part.size].every(Number.isFinite)) ? parts : null;
-}
-
 function mount(root, app) {
   const { el, state } = app;
   let parts = [];
@@ -62,10 +40,7 @@ function mount(root, app) {
   const chosenName = el("h2", {});
   const remove = el("button", { type: "button", onclick: () => drop() }, "Remove");
   const adders = ["triangle", "rectangle"].map((kind) => el("button", { type: "button", onclick: () => add(kind) }, `+ ${kind}`));
-  const bars = el("div", { class: "wholes" });
-  const table = el("div", { class: "scroll" });
-  const poses = el("div", { class: "scroll" });
-  const plots = { activations: el("div"), coupling: el("div") };
+  const numbers = new Numbers(app, choose);
 
   root.append(el("div", { class: "cards stage-cards" },
     el("div", { class: "card" },
@@ -75,9 +50,7 @@ function mount(root, app) {
         Object.values(sliders).map(({ input, output, text }) => el("label", { class: "slide" }, text, input, output))),
       el("p", { class: "muted small keys" }, "Drag a part, or its ring to turn it. Keys on a part: arrows move, q and e turn, + and − size, Delete removes; with Shift more at once."),
     ),
-    el("div", { class: "card" }, el("h2", {}, "Which wholes are there"), bars, plots.activations,
-      el("h2", { class: "later" }, "Coupling of each part, with its agreement and logit"), table, plots.coupling,
-      el("h2", { class: "later" }, "Pose of each whole"), poses),
+    numbers.root,
   ));
 
   const ask = app.latest(() => app.api("toy/route", {
@@ -141,8 +114,7 @@ function mount(root, app) {
     return keep(rest).then(() => layer.parts.children[chosen]?.focus());
   }
 
-  const nameOf = (n) => `${parts[n].kind} ${n + 1}`;
-  const now = () => answer?.iterations[Math.min(steps.at, answer.iterations.length - 1)];
+  const now = () => answer?.iterations[steps.at];
   // While an answer to added or removed parts is on its way, the old one has too few or too many rows.
   const matches = () => answer && answer.votes.length === parts.length;
 
@@ -214,7 +186,7 @@ function mount(root, app) {
       const node = layer.parts.children[n];
       const [shape, tag] = node.children;
       node.classList.toggle("is-chosen", n === chosen);
-      node.setAttribute("aria-label", `${nameOf(n)}: x ${two(part.x)}, y ${two(part.y)}, turned by ${Math.round(part.angle)} degrees, size ${two(part.size)}`);
+      node.setAttribute("aria-label", `${nameOf(parts, n)}: x ${two(part.x)}, y ${two(part.y)}, turned by ${Math.round(part.angle)} degrees, size ${two(part.size)}`);
       shape.setAttribute("points", corners(part.kind));
       shape.setAttribute("transform", transform(part));
       tag.setAttribute("x", part.x.toFixed(3));
@@ -227,7 +199,7 @@ function mount(root, app) {
     });
     drawHandle();
     const part = parts[chosen];
-    chosenName.textContent = `Chosen: ${nameOf(chosen)}`;
+    chosenName.textContent = `Chosen: ${nameOf(parts, chosen)}`;
     for (const [name, { input, output }] of Object.entries(sliders)) {
       input.value = part[name];
       output.textContent = name === "angle" ? `${Math.round(part.angle)}°` : two(part.size);
@@ -270,42 +242,9 @@ function mount(root, app) {
     })) : [])));
     layer.wholes.replaceChildren(...answer.wholes.map((whole, j) => outline(whole, step.poses[j], {
       class: "whole", stroke: colours(j), "stroke-dasharray": DASHES[j], opacity: step.activations[j].toFixed(2),
-    }, el("text", { class: "whole-name", fill: colours(j), ...under(whole, step.poses[j]) }, whole.name))));
-    numbers(step);
+    }, step.activations[j] < 0.5 ? null : el("text", { class: "whole-name", fill: colours(j), ...under(whole, step.poses[j]) }, whole.name))));
+    numbers.show(answer, steps.at, parts, chosen);
   }
-
-  const swatch = (j) => el("svg", { viewBox: "0 0 22 8", class: "swatch", "aria-hidden": "true" },
-    el("line", { x1: 1, x2: 21, y1: 4, y2: 4, stroke: colours(j), "stroke-width": 3, "stroke-dasharray": DASHES[j] }));
-
-  function numbers(step) {
-    const wholes = answer.wholes;
-    const xs = answer.iterations.map((_, n) => n + 1);
-    bars.replaceChildren(...wholes.map((whole, j) => el("div", { class: "meter", "data-whole": whole.name },
-      el("span", {}, swatch(j), whole.name), el("div", { class: "gauge" }, el("div", { class: "level eased", style: { width: `${100 * step.activations[j]}%`, background: colours(j) } })),
-      el("b", { class: "number" }, two(step.activations[j])))));
-    app.linePlot(plots.activations, {
-      series: wholes.map((whole, j) => ({ values: answer.iterations.map((one) => one.activations[j]), color: colours(j), dash: DASHES[j], label: whole.name, legend: false })),
-      x: xs, yRange: [0, 1], mark: steps.at + 1, labels: { x: "iteration", y: "activation" }, title: "Activation of each whole over the iterations", height: 110,
-    });
-    table.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "part"), wholes.map((whole) => el("th", { scope: "col" }, short(whole.name))))),
-      el("tbody", {}, parts.map((_, i) => el("tr", { class: i === chosen ? "is-chosen" : "", onclick: () => choose(i) },
-        el("th", { scope: "row", "aria-label": nameOf(i), title: nameOf(i) }, `${parts[i].kind === "triangle" ? "△" : "▭"} ${i + 1}`), wholes.map((_, j) => el("td", {},
-          el("div", { class: "gauge thin" }, el("div", { class: "level eased", style: { width: `${100 * step.coupling[i][j]}%`, background: colours(j) } })),
-          el("b", { class: "coupling" }, two(step.coupling[i][j])),
-          el("small", { title: "agreement: vote times pose; logit: what the softmax over wholes was taken of" }, `${two(step.agreement[i][j])} · ${brief(step.logits[i][j])}`))))))));
-    app.linePlot(plots.coupling, {
-      series: wholes.map((whole, j) => ({ values: answer.iterations.map((one) => one.coupling[chosen][j]), color: colours(j), dash: DASHES[j], label: whole.name, legend: false })),
-      x: xs, yRange: [0, 1], mark: steps.at + 1, labels: { x: "iteration", y: `coupling of ${nameOf(chosen)}` }, title: `Coupling of ${nameOf(chosen)} over the iterations`, height: 110,
-    });
-    poses.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ["whole", "x", "y", "turn", "size"].map((word) => el("th", { scope: "col" }, word)))),
-      el("tbody", {}, wholes.map((whole, j) => {
-        const pose = step.poses[j];
-        return el("tr", {}, el("th", { scope: "row" }, short(whole.name)), [two(pose.x), two(pose.y), `${Math.round(pose.angle)}°`, two(pose.size)].map((text) => el("td", {}, text)));
-      }))));
-  }
-
-  const short = (name) => name.replace(" house", "");
-  const brief = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(1).replace("-0.0", "0.0"));
 
   async function restore() {
     scene.value = wanted("scene", "both", Object.keys(SCENES));
