@@ -23,7 +23,7 @@ look = st.fixed_dictionaries(
     optional={
         "routing": st.sampled_from(["em", "kmeans"]),
         "clusters": st.integers(1, 8),
-        "iters": st.integers(1, 50),
+        "iters": st.integers(1, 40),
         "start": st.sampled_from(["spread", "noise", "equal"]),
         "seed": st.integers(0, 1_000_000),
         "covariance": st.sampled_from(["diagonal", "full"]),
@@ -55,7 +55,7 @@ def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client,
 wrong = st.sampled_from(
     [
         {"points": []},
-        {"points": [[0, 0]] * 501},
+        {"points": [[0, 0]] * 401},
         {"points": [[1.6, 0]]},
         {"points": [[0, -1.1]]},
         {"points": [[0]]},
@@ -63,7 +63,7 @@ wrong = st.sampled_from(
         {"points": "many"},
         {"clusters": 0},
         {"clusters": 9},
-        {"iters": 51},
+        {"iters": 41},
         {"iters": 2.5},
         {"start": "now"},
         {"seed": -1},
@@ -196,8 +196,8 @@ def test_keys_put_and_take_points(page: Any) -> None:
     page.keyboard.press("Enter")
     assert page.locator(".field .dot").count() == before + 1
     last = page.locator(".field .dot").last
-    assert float(last.get_attribute("cx")) == pytest.approx(0.2)
-    assert float(last.get_attribute("cy")) == pytest.approx(-0.05)
+    assert float(last.get_attribute("cx")) == pytest.approx(0.2, abs=1e-3)
+    assert float(last.get_attribute("cy")) == pytest.approx(-0.05, abs=1e-3)
     page.keyboard.press("Delete")
     assert page.locator(".field .dot").count() == before
 

@@ -210,6 +210,29 @@ def test_a_part_is_turned_by_its_ring(page: Any) -> None:
     until(page, lambda: activation(page, "house") < 0.5)
 
 
+def test_a_finger_drags_a_part_and_scrolls_beside_it(browser: Any, url: str) -> None:
+    context = browser.new_context(base_url=url, has_touch=True, viewport={"width": 400, "height": 600})
+    page = context.new_page()
+    page.goto("/#panel=%22toy%22&toy.scene=%22house%22")
+    page.wait_for_selector("[data-whole]")
+    page.locator(".stage").scroll_into_view_if_needed()
+    touch = context.new_cdp_session(page)
+
+    def swipe(x: float, y: float, dx: float, dy: float) -> None:
+        for kind, way in (("touchStart", 0.0), ("touchMove", 0.5), ("touchMove", 1.0), ("touchEnd", None)):
+            points = [] if way is None else [{"x": x + way * dx, "y": y + way * dy}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    before, top = said(page, "x"), page.evaluate("scrollY")
+    swipe(*centre(page, ".part:nth-of-type(1) polygon"), 60, 20)
+    until(page, lambda: said(page, "x") > before + 1)
+    assert page.evaluate("scrollY") == top
+    box = page.locator(".stage").bounding_box()
+    swipe(box["x"] + 0.9 * box["width"], box["y"] + 0.5 * box["height"], 0, -80)
+    until(page, lambda: page.evaluate("scrollY") > top)
+    context.close()
+
+
 def test_keys_move_turn_size_and_remove_a_part(page: Any) -> None:
     open_toy(page, "both")
     part = page.locator(".part").nth(1)

@@ -135,6 +135,12 @@ def test_the_upside_down_house_leads_and_is_explained_away() -> None:
     assert trace.coupling[-1, 0].argmax(dim=-1).tolist() == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("routing", ["dynamic", "kmeans"])
+def test_only_em_explains_it_away(routing: Routing) -> None:
+    found = scene("upside-down")
+    assert route(found.parts, found.wholes, routing, 20).activations[-1, 0, 2] > 0.8
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_at_random_are_nothing_to_em(seed: int) -> None:
     found = scene("random", seed)

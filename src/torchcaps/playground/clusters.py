@@ -21,7 +21,7 @@ Y = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Point = tuple[X, Y]
 
 # As far as an answer still comes at once.
-POINTS, CLUSTERS, ITERS = 500, 8, 50
+POINTS, CLUSTERS, ITERS = 400, 8, 40
 
 
 class Look(Request):
@@ -75,7 +75,8 @@ def look(asked: Look) -> Clustered:
     points = torch.tensor(asked.points, dtype=torch.float64)  # [N, 2]
     schedule = 1.0 if asked.schedule == "constant" else asked.schedule
     options = Options(asked.clusters, asked.iters, asked.start, asked.seed, asked.covariance, schedule, asked.gain)
-    trace = cluster(points, asked.routing, options)
+    with torch.inference_mode():
+        trace = cluster(points, asked.routing, options)
     upright = asked.routing == "em" and asked.covariance == "diagonal"
     means, covariances = ellipses(trace, points, upright=upright)  # [R, J, 2], [R, J, 2, 2]
     coupling = trace.coupling[:, 0]  # [R, N, J]

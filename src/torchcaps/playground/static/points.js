@@ -2,7 +2,7 @@
 import { clamp } from "./parts.js";
 
 export const BOUNDS = { x: [-1.5, 1.5], y: [-1, 1] };
-export const MOST = 500;
+export const MOST = 400;
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 // Two letters for each coordinate, of 4096 steps across the plane.

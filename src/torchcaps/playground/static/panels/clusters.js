@@ -9,7 +9,7 @@ const isEm = ({ routing }) => routing === "em";
 const CHOICES = {
   routing: { text: "Routing", options: { em: "EM", kmeans: "k-means" }, first: "em" },
   clusters: { text: "Clusters", range: [1, 8, 1], first: 3 },
-  iters: { text: "Iterations", range: [1, 50, 1], first: 20 },
+  iters: { text: "Iterations", range: [1, 40, 1], first: 20 },
   start: { text: "Start", options: { spread: "near spread-out points", noise: "at random", equal: "all alike" }, first: "spread" },
   seed: { text: "Seed", range: [0, 30, 1], first: 0, when: ({ start }) => start !== "equal" },
   covariance: { text: "Covariance", options: { diagonal: "diagonal", full: "full" }, first: "diagonal", when: isEm },
