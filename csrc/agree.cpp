@@ -86,7 +86,9 @@ void backward(const Inputs<T>& in, const T* grad_total, const Gradients<T>& to, 
       });
     }
     if (to.poses || to.weight || to.prior)
-      pieces.run(team, stage, q, terms.get(), 1, true, to, parts, own);
+      pieces.run(team, q, to, parts, [&](int64_t first, int64_t last, const Gradients<T>& mine) {
+        stage.gradients(q, first, last, terms.get(), 1, true, mine, own);
+      });
   });
   pieces.add_up(parts, to);
 }

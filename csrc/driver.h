@@ -1,4 +1,4 @@
-// What dynamic.cpp and agree.cpp share: which stages serve, how a pass over the children is divided among threads so that
+// What dynamic.cpp, agree.cpp and weigh.cpp share: which stages serve, how a pass over the children is divided among threads so that
 // its sums have one order, and the pass that ends in gradients.
 #pragma once
 
@@ -47,7 +47,7 @@ Plan make_plan(const Problem<T>& q, int lanes) {
 template <class T, class Sizes>
 Problem<T> make_problem(const T* poses, const T* weight, const Sizes& s) {
   const int64_t stride = s.shared ? 0 : s.parents * s.in_dim * s.out_dim;
-  return {poses, weight, s.batch, s.children, s.parents, s.in_dim, s.out_dim, stride, false, nullptr};
+  return {poses, weight, s.batch, s.children, s.parents, s.in_dim, s.out_dim, stride, false, nullptr, nullptr};
 }
 
 // A thread is worth its start from about a tenth of a millisecond of work.
@@ -93,9 +93,9 @@ struct Pieces {
   // How many values `parts` needs room for.
   int64_t room() const { return apart ? count * weight_size : 0; }
 
-  // Called by all threads of a running team.
-  void run(Team& team, const Stages<T>& stage, const Problem<T>& q, const Term<T>* terms, int terms_each, bool through,
-           const Gradients<T>& to, T* parts, T* scratch) const {
+  // Called by all threads of a running team: work(first, last, where the gradients of these children go).
+  template <class Work>
+  void run(Team& team, const Problem<T>& q, const Gradients<T>& to, T* parts, Work work) const {
     team.each(count, [&](int64_t item) {
       const int64_t first = item * size, last = std::min(first + size, q.children);
       Gradients<T> mine = to;
@@ -105,7 +105,7 @@ struct Pieces {
         std::fill(begin, begin + (apart ? 1 : last - first) * weight_size, T(0));
       }
       if (mine.prior) std::fill(mine.prior + first * q.parents, mine.prior + last * q.parents, T(0));
-      stage.gradients(q, first, last, terms, terms_each, through, mine, scratch);
+      work(first, last, mine);
     });
   }
 

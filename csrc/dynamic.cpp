@@ -106,7 +106,9 @@ void backward(const T* poses, const T* weight, const T* presquash, const T* grad
       });
     }
     if (grad_poses || grad_weight)
-      pieces.run(team, stage, q, terms.get(), count, !s.last_only, to, parts, own);
+      pieces.run(team, q, to, parts, [&](int64_t first, int64_t last, const Gradients<T>& mine) {
+        stage.gradients(q, first, last, terms.get(), count, !s.last_only, mine, own);
+      });
   });
   pieces.add_up(parts, to);
   for (int64_t k = 0; grad_bias && k < q.sheet(); ++k) {

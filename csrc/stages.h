@@ -1,5 +1,5 @@
-// What dynamic.cpp and agree.cpp ask of one instruction set; the derivations are in src/torchcaps/ops/dynamic/README.md
-// and src/torchcaps/ops/agreement/README.md.
+// What dynamic.cpp, agree.cpp and weigh.cpp ask of one instruction set; the derivations are in the README.md of
+// src/torchcaps/ops/dynamic, agreement and self_routing.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct Problem {
   int64_t weight_stride;  // from one child's weight to the next one's; 0 when all share one
   bool leaky;
   const T* prior;  // [I, J], added to coupling that came from logits; null for none
+  const T* share;  // [I, J, B], the coupling where it is given; null where it follows from the votes
 
   int64_t sheet() const { return parents * out_dim; }
 };
@@ -27,12 +28,14 @@ struct Term {
   const T* presquash;  // sheet: the gradient of the iteration's presquash
 };
 
-// Where gradients go; each may be null. That of the prior needs a term with logits, and is added to what is there.
+// Where gradients go; each may be null. That of the prior needs a term with logits, and is added to what is there; that
+// of the share is for `weigh_gradients`.
 template <class T>
 struct Gradients {
   T* poses;   // [B, I, P]
   T* weight;  // [I, J, P, D], or [J, P, D]; added to what is there
   T* prior;   // [I, J]
+  T* share = nullptr;  // [I, J, B]
 };
 
 constexpr int kMaxGroupChunk = 8;
@@ -40,7 +43,7 @@ constexpr int kMaxGroupChunk = 8;
 template <class T>
 struct Stages {
   int lanes;
-  // total += sum over children of coupling * vote; a null `sums` leaves the uniform coupling out.
+  // total += sum over children of coupling * vote; a null `sums` takes the share for it, or leaves the uniform one out.
   void (*gather)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const T* sums, T* total, T* scratch);
   // total += sum over children of (gradient of the logit) * vote, given the gradient of the presquash.
   void (*reverse)(const Problem<T>&, int64_t group, int64_t first, int64_t last, const Term<T>&, T* total, T* scratch);
@@ -48,6 +51,9 @@ struct Stages {
   // them may be uniform.
   void (*gradients)(const Problem<T>&, int64_t first, int64_t last, const Term<T>* terms, int count, bool through,
                     const Gradients<T>&, T* scratch);
+  // Gradients of the share, poses and weights of children [first, last), given those of the totals, [groups] sheets.
+  void (*weigh_gradients)(const Problem<T>&, int64_t first, int64_t last, const T* grad_totals, const Gradients<T>&,
+                          T* scratch);
   // presquash = scale * (sum of `parts` partial totals, `stride` apart) + bias.
   void (*finish)(const Problem<T>&, const T* parts, int count, int64_t stride, T scale, const T* bias, T* presquash);
   void (*squash)(const Problem<T>&, const T* presquash, T* poses);
@@ -55,7 +61,7 @@ struct Stages {
   // Between [B, J*D] and the sheet of one group.
   void (*load)(const Problem<T>&, int64_t group, const T* rows, T* sheet);
   void (*store)(const Problem<T>&, int64_t group, const T* sheet, T* rows);
-  // How many values of scratch a thread needs for `gather`, `reverse` and `gradients`.
+  // How many values of scratch a thread needs for the passes above; `weigh_gradients` counts as one term.
   int64_t (*scratch)(const Problem<T>&, int count);
 };
 

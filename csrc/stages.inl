@@ -67,6 +67,23 @@ struct Kernel {
       for (int64_t l = 0; l < rows; ++l) matrix[l * width + first + c] = in[c][l];
   }
 
+  // A group's part of one row of a matrix [rows, B], one sample per lane; 0 for no sample.
+  static INLINE Vec load_lanes(const T* matrix, int64_t batch, int64_t group, int64_t row) {
+    const T* from = matrix + row * batch + group * L;
+    if ((group + 1) * L <= batch) return *reinterpret_cast<const Loose*>(from);
+    Vec lanes{};
+    for (int64_t l = 0; l < batch - group * L; ++l) lanes[l] = from[l];
+    return lanes;
+  }
+
+  static INLINE void store_lanes(T* matrix, int64_t batch, int64_t group, int64_t row, Vec lanes) {
+    T* to = matrix + row * batch + group * L;
+    if ((group + 1) * L <= batch)
+      *reinterpret_cast<Loose*>(to) = lanes;
+    else
+      for (int64_t l = 0; l < batch - group * L; ++l) to[l] = lanes[l];
+  }
+
   // votes[k] = sum over p of pose[p] * weight[p][k] for N neighbouring values of D.
   template <int N>
   static INLINE void vote(const Vec* pose, const T* weight, int64_t in_dim, int64_t out_dim, Vec* votes) {
@@ -142,13 +159,15 @@ struct Kernel {
         const T* weight = q.weight + (block + c) * q.weight_stride;
         const Vec* u = pose + c * P;
         if (!sums) {
-          for (int64_t j = 0; j < J; ++j)
+          for (int64_t j = 0; j < J; ++j) {
+            const Vec share = q.share ? load_lanes(q.share, q.batch, group, (block + c) * J + j) : splat(T(1));
             blocks(D, [&](auto n, int64_t d) {
               constexpr int N = decltype(n)::value;
               Vec vote_[N];
               vote<N>(u, weight + j * P * D + d, P, D, vote_);
-              for (int k = 0; k < N; ++k) total[j * D + d + k] += vote_[k];
+              for (int k = 0; k < N; ++k) total[j * D + d + k] += share * vote_[k];
             });
+          }
           continue;
         }
         for (int64_t j = 0; j < J; ++j) {
@@ -281,7 +300,7 @@ struct Kernel {
 
   // out[p][d] += sum over groups and lanes of pose[p] * grad[d].
   static INLINE void weight_gradient(const Problem<T>& q, int groups, const Vec* pose, int64_t pose_step,
-                                     const Vec* grad, T* out) {
+                                     const Vec* grad, int64_t grad_step, T* out) {
     const int64_t P = q.in_dim, D = q.out_dim;
     const int64_t whole_p = P - P % kTileP, whole_d = D - D % kTileD;
     for (int64_t d = 0; d < whole_d; d += kTileD)
@@ -290,7 +309,7 @@ struct Kernel {
         for (int k = 0; k < L; ++k) sum[k] = Vec{};
         for (int g = 0; g < groups; ++g) {
           const Vec* x = pose + g * pose_step + p;
-          const Vec* y = grad + g * D + d;
+          const Vec* y = grad + g * grad_step + d;
 #pragma GCC unroll 16
           for (int a = 0; a < kTileP; ++a)
 #pragma GCC unroll 4
@@ -304,7 +323,7 @@ struct Kernel {
     for (int64_t p = 0; p < P; ++p)
       for (int64_t d = p < whole_p ? whole_d : 0; d < D; ++d) {
         Vec sum{};
-        for (int g = 0; g < groups; ++g) sum += pose[g * pose_step + p] * grad[g * D + d];
+        for (int g = 0; g < groups; ++g) sum += pose[g * pose_step + p] * grad[g * grad_step + d];
         T result{};
         for (int l = 0; l < L; ++l) result += sum[l];
         out[p * D + d] += result;
@@ -349,9 +368,57 @@ struct Kernel {
               for (; p < P; ++p) pose_gradient<1>(w + p * D, D, grad + g * D, out + p);
             }
             if (to.weight)
-              weight_gradient(q, here, pose + c * P, step * P, grad,
+              weight_gradient(q, here, pose + c * P, step * P, grad, D,
                               to.weight + (block + c) * q.weight_stride + j * P * D);
           }
+        for (int g = 0; g < here && to.poses; ++g)
+          store_columns(to.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
+                        pose_grad + g * step * P);
+      }
+    }
+  }
+
+  // With a given share the gradient of the vote is share * grad_total: what the weight makes of grad_total serves the
+  // share and the pose, and the votes themselves are not needed.
+  static void weigh_gradients(const Problem<T>& q, int64_t first, int64_t last, const T* grad_totals,
+                              const Gradients<T>& to, T* scratch) {
+    const int64_t J = q.parents, P = q.in_dim, D = q.out_dim, step = child_block(q), width = q.children * P;
+    const int64_t groups = (q.batch + L - 1) / L;
+    Vec* pose = vecs(scratch);                             // [groups of the chunk][children of the block][P]
+    Vec* pose_grad = pose + kMaxGroupChunk * step * P;     // the same
+    Vec* weighed = pose_grad + kMaxGroupChunk * step * P;  // [groups][P]
+    for (int64_t chunk = 0; chunk < groups; chunk += kMaxGroupChunk) {
+      const int here = chunk + kMaxGroupChunk < groups ? kMaxGroupChunk : int(groups - chunk);
+      for (int64_t block = first; block < last; block += step) {
+        const int64_t size = block + step < last ? step : last - block;
+        for (int g = 0; g < here; ++g) {
+          Vec* u = pose + g * step * P;
+          load_columns(q.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P, u);
+          for (int64_t k = 0; k < step * P; ++k) pose_grad[g * step * P + k] = Vec{};
+        }
+        for (int64_t j = 0; j < J; ++j) {
+          const Vec* grad = vecs(grad_totals) + chunk * q.sheet() + j * D;
+          for (int64_t c = 0; c < size; ++c) {
+            const int64_t at = (block + c) * q.weight_stride + j * P * D, row = (block + c) * J + j;
+            for (int g = 0; g < here; ++g) {
+              const Vec* u = pose + (g * step + c) * P;
+              const Vec share = load_lanes(q.share, q.batch, chunk + g, row);
+              Vec* pulled = weighed + g * P;
+              for (int64_t p = 0; p < P; ++p) pulled[p] = Vec{};
+              int64_t p = to.poses || to.share ? 0 : P;
+              for (; p + 8 <= P; p += 8) pose_gradient<8>(q.weight + at + p * D, D, grad + g * q.sheet(), pulled + p);
+              for (; p < P; ++p) pose_gradient<1>(q.weight + at + p * D, D, grad + g * q.sheet(), pulled + p);
+              Vec back{};
+              for (p = 0; p < P; ++p) {
+                back += u[p] * pulled[p];
+                pose_grad[(g * step + c) * P + p] += share * pulled[p];
+                pulled[p] = share * u[p];
+              }
+              if (to.share) store_lanes(to.share, q.batch, chunk + g, row, back);
+            }
+            if (to.weight) weight_gradient(q, here, weighed, P, grad, q.sheet(), to.weight + at);
+          }
+        }
         for (int g = 0; g < here && to.poses; ++g)
           store_columns(to.poses + (chunk + g) * L * width, width, rows_of(q, chunk + g), block * P, size * P,
                         pose_grad + g * step * P);
@@ -412,12 +479,13 @@ struct Kernel {
   static int64_t scratch(const Problem<T>& q, int count) {
     const int64_t poses = child_block(q) * q.in_dim;
     const int64_t pass = poses + q.sheet() + 2 * q.parents;
-    const int64_t last = kMaxGroupChunk * (2 * poses + child_block(q) * 2 * count * q.parents + q.out_dim);
+    const int64_t sides = q.in_dim > q.out_dim ? q.in_dim : q.out_dim;
+    const int64_t last = kMaxGroupChunk * (2 * poses + child_block(q) * 2 * count * q.parents + sides);
     return (pass > last ? pass : last) * L;
   }
 
   static const Stages<T>* stages() {
-    static constexpr Stages<T> table = {L,      gather,          reverse, gradients, finish,
+    static constexpr Stages<T> table = {L,      gather,          reverse, gradients, weigh_gradients, finish,
                                         squash, squash_backward, load,    store,     scratch};
     return &table;
   }

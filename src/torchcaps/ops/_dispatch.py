@@ -15,6 +15,7 @@ from torchcaps.ops.dynamic import cpu, triton
 from torchcaps.ops.em import cpu as em_cpu
 from torchcaps.ops.kmeans import cpu as kmeans_cpu
 from torchcaps.ops.self_attention import cpu as self_attention_cpu
+from torchcaps.ops.self_routing import cpu as self_routing_cpu
 from torchcaps.ops.self_routing import lean as self_routing_lean
 from torchcaps.ops.uniform import lean as uniform_lean
 from torchcaps.ops.uniform import random_lean
@@ -36,7 +37,7 @@ TWINS: dict[str, dict[str, ModuleType]] = {
     "attention": {"cpu": attention_cpu},
     "self_attention": {"cpu": self_attention_cpu},
     "random": {"lean": random_lean},
-    "self_routing": {"lean": self_routing_lean},
+    "self_routing": {"cpu": self_routing_cpu, "lean": self_routing_lean},
     "uniform": {"lean": uniform_lean},
 }
 
