@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _library
+from torchcaps.ops.self_routing import lean
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, routing_logits
 from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
@@ -27,43 +28,32 @@ def route(
 ) -> Capsules:
     """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D]; see `self_routing`.
 
+    16 bits are computed in float32. With a weight for each child there are first derivatives, and the gradient of a
+    gradient is an error.
+
     >>> poses, activations, weight = torch.randn(2, 5, 8), torch.rand(2, 5), torch.randn(5, 3, 8, 4)
     >>> out = route(poses, weight, activations=activations, route_weight=torch.ones(3, 8))
     >>> out.poses.shape
     torch.Size([2, 3, 4])
     """
-    logits = routing_logits(poses, route_weight, route_bias)  # [B, I, J]
-    # With the samples last, as the kernel takes them.
-    share = logits.permute(1, 2, 0).softmax(dim=1) * activations.T.unsqueeze(1)  # [I, J, B]
-    mass = share.sum(dim=0).T  # [B, J]
-    presence = mass / (activations.sum(dim=1, keepdim=True) + MASS_FLOOR)  # [B, J]
-    out = weigh(share, poses, weight) / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
-    return Capsules(out, presence)
-
-
-def weigh(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
-    """The sum of all votes for each parent, total_j = sum_i share_ij poses_i weight_ij.
-
-    share [I, J, B], poses [B, I, P] and weight [I, J, P, D], or [J, P, D] shared by all children, give [B, J, D], in
-    the type that they promote to; 16 bits are computed in float32. With a weight for each child there are first
-    derivatives, and the gradient of a gradient is an error.
-
-    >>> weigh(torch.ones(5, 3, 2), torch.ones(2, 5, 8), torch.ones(5, 3, 8, 16)).shape
-    torch.Size([2, 3, 16])
-    """
     check_poses_and_weight(poses, weight)
-    expected = (poses.shape[1], weight.shape[-3], poses.shape[0])
-    if share.shape != expected:
-        raise ShapeError(f"share: expected {expected}, got {tuple(share.shape)}")
-    result = torch.promote_types(torch.promote_types(share.dtype, poses.dtype), weight.dtype)
-    dtype = _library.COMPUTED_IN[result]
-    share, poses, weight = share.to(dtype), poses.to(dtype), weight.to(dtype)
     if weight.dim() == 3:
-        # Poses can be added up before they vote, which is D times less work.
-        total = torch.einsum("bjp,jpd->bjd", torch.einsum("ijb,bip->bjp", share, poses), weight)  # [B, J, D]
-    else:
-        total = _forward(share, poses, weight)  # [B, J, D]
-    return total.to(result)
+        # Poses can be added up before they vote: two small products, and nothing left for a kernel to gain.
+        return lean.route(poses, weight, activations=activations, route_weight=route_weight, route_bias=route_bias)
+    logits = routing_logits(poses, route_weight, route_bias)  # [B, I, J]
+    if logits.shape[2] != weight.shape[1]:
+        raise ShapeError(f"route_weight: expected {weight.shape[1]} parents, got {tuple(route_weight.shape)}")
+    if activations.shape != poses.shape[:2]:
+        raise ShapeError(f"activations: expected {tuple(poses.shape[:2])}, got {tuple(activations.shape)}")
+    # With the samples last, as the kernel takes them; the first logits are not needed longer.
+    logits = logits.permute(1, 2, 0).contiguous()  # [I, J, B]
+    inputs = [logits, activations.T, poses, weight]
+    result = torch.promote_types(torch.promote_types(logits.dtype, poses.dtype), weight.dtype)
+    dtype = _library.COMPUTED_IN[result]
+    total, mass = _forward(*(tensor.to(dtype) for tensor in inputs))  # [B, J, D], [J, B]
+    mass, present = mass.T, activations.to(dtype).sum(dim=1, keepdim=True)  # [B, J], [B, 1]
+    out = total / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
+    return Capsules(out.to(result), (mass / (present + MASS_FLOOR)).to(result))
 
 
 def _run(name: str, tensors: Sequence[Tensor], results: Sequence[Tensor | None]) -> None:
@@ -78,48 +68,69 @@ def _run(name: str, tensors: Sequence[Tensor], results: Sequence[Tensor | None])
     _library.call(f"weigh_{name}", [*given, *results], sizes, poses.dtype)
 
 
-@torch.library.custom_op("torchcaps::weigh", mutates_args=(), device_types="cpu")
-def _forward(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
+@torch.library.custom_op("torchcaps::self_routing", mutates_args=(), device_types="cpu")
+def _forward(logits: Tensor, activations: Tensor, poses: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of weighed votes [B, J, D] and of shares [J, B], from logits [I, J, B] and activations [I, B].
+
+    It keeps logits alone for the backward pass, and makes coupling and share again.
+    """
+    share = logits.softmax(dim=1).mul_(activations.unsqueeze(1))  # [I, J, B]
     total = poses.new_empty(poses.shape[0], weight.shape[1], weight.shape[3])  # [B, J, D]
     _run("forward", [share, poses, weight], [total])
-    return total
+    return total, share.sum(dim=0)
 
 
 @_forward.register_fake
-def _(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
-    return poses.new_empty(poses.shape[0], weight.shape[1], weight.shape[3])  # [B, J, D]
+def _(logits: Tensor, activations: Tensor, poses: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return poses.new_empty(poses.shape[0], weight.shape[1], weight.shape[3]), logits.new_empty(logits.shape[1:])
 
 
-@torch.library.custom_op("torchcaps::weigh_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("torchcaps::self_routing_backward", mutates_args=(), device_types="cpu")
 def _backward(
-    share: Tensor, poses: Tensor, weight: Tensor, grad: Tensor, needed: list[bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    grads = _gradients([share, poses, weight], needed)
+    inputs: list[Tensor], grad_total: Tensor, grad_mass: Tensor, needed: list[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    logits, activations, poses, weight = inputs
+    given = activations.unsqueeze(1)  # [I, 1, B]
+    grads = _gradients(inputs, needed)
+    # That of the share is made where that of the logits will be.
+    of_share = grads[0] if needed[0] else logits.new_empty(logits.shape) if needed[1] else None
     asked = [grad if need else None for grad, need in zip(grads, needed, strict=True)]
-    _run("backward", [share, poses, weight, grad], asked)
+    share = logits.softmax(dim=1).mul_(given)  # [I, J, B]
+    _run("backward", [share, poses, weight, grad_total], [of_share, *asked[2:]])
+    if of_share is not None:
+        # Made again where the share was: a softmax costs little, another tensor of this size would raise the peak.
+        coupling = torch.softmax(logits, dim=1, out=share)
+        # With g that of the share: c g is summed for the activation, and c (g - sum of c g) a remains for the logit.
+        of_share.add_(grad_mass).mul_(coupling)
+        total = of_share.sum(dim=1)  # [I, B]
+        if needed[1]:
+            grads[1].copy_(total)
+        of_share.sub_(coupling.mul_(total.unsqueeze(1))).mul_(given)
     return grads
 
 
 @_backward.register_fake
-def _(share: Tensor, poses: Tensor, weight: Tensor, grad: Tensor, needed: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-    return _gradients([share, poses, weight], needed)
+def _(
+    inputs: list[Tensor], grad_total: Tensor, grad_mass: Tensor, needed: list[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _gradients(inputs, needed)
 
 
-def _gradients(inputs: list[Tensor], needed: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-    """Room for the gradients of share, poses and weight; what nobody asked for is empty."""
-    of_share, of_poses, of_weight = (
+def _gradients(inputs: list[Tensor], needed: list[bool]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Room for the gradients of logits, activations, poses and weight; what nobody asked for is empty."""
+    first, second, third, fourth = (
         tensor.new_empty(tensor.shape if need else (0,)) for tensor, need in zip(inputs, needed, strict=True)
     )
-    return of_share, of_poses, of_weight
+    return first, second, third, fourth
 
 
-def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    needed = list(ctx.needs_input_grad[:3])
-    grads = _backward(*ctx.saved_tensors, grad, needed)
+def _differentiate(ctx: Any, grad_total: Tensor, grad_mass: Tensor) -> tuple[Tensor | None, ...]:
+    needed = list(ctx.needs_input_grad[:4])
+    grads = _backward(list(ctx.saved_tensors), grad_total, grad_mass, needed)
     return tuple(grad if need else None for grad, need in zip(grads, needed, strict=True))
 
 
