@@ -22,6 +22,7 @@ def route(
 ) -> Capsules:
     """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D]; see `self_routing`.
 
+    >>> import torch
     >>> poses, activations, weight = torch.randn(2, 5, 8), torch.rand(2, 5), torch.randn(5, 3, 8, 4)
     >>> out = route(poses, weight, activations=activations, route_weight=torch.ones(3, 8))
     >>> out.poses.shape
