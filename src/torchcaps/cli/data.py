@@ -54,8 +54,7 @@ VERB = Verb(
     "shards` packs a folder of images into archives to train from without loading them all. Files are "
     "looked for in the folder that the environment variable TORCHCAPS_DATA names, then in the user's cache.",
     examples=(
-        ("torchcaps data show digits --split test", "how many of each class, and what they look like"),
-        ("torchcaps data show folder path=my/pictures", "whether your own images can be trained on"),
+        ("torchcaps data show folder path=my/pictures", "what is in it, and whether it can be trained on"),
         ("torchcaps data fetch mnist", "get one"),
         ("torchcaps data check", "whether what is there is whole"),
         ("torchcaps data make shards my/pictures my/shards", "more images than memory holds"),

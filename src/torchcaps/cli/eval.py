@@ -131,7 +131,6 @@ VERB = Verb(
     examples=(
         ("torchcaps eval runs/NAME", "the held-out test part"),
         ("torchcaps eval runs/NAME --diagnostics", "and what routing does in each layer"),
-        ("torchcaps eval runs/NAME --data mnist", "all 10,000 test digits of MNIST"),
         ("torchcaps eval runs/NAME --data folder path=my/pictures", "images of your own"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
     ),

@@ -64,7 +64,7 @@ class CapsNet(ImageModel):
         """The primary capsules, a grid [B, H, W, I, 8]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
-        if not self.head.routing.by_length:
+        if isinstance(self.primary, PrimaryMatrixCaps2d):
             poses = math.sqrt(poses.shape[-1]) * F.normalize(poses, dim=-1)  # [B, H, W, I, 8]
         return Capsules(poses, activations)
 
