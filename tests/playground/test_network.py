@@ -83,7 +83,7 @@ def test_warming_up_asks_both_networks(network: Network, monkeypatch: pytest.Mon
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, where training ends at once, with the weights that it began with."""
-    monkeypatch.setattr(module.pooch, "os_cache", lambda name: tmp_path / name)
+    monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path / name)
 
     def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Run:
         run = Run.create(recipe, folder)

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
-import pooch
 import torch
 from fastapi import Depends, Request
+from platformdirs import user_cache_path
 from torch import Tensor
 
 from torchcaps import train
@@ -143,7 +143,7 @@ def _about(run: Run) -> str:
 def _kept(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> Run:
     """The run of this very recipe in the user's cache: finished, gone on with, or begun."""
     stamp = hashlib.sha256(recipe.to_toml().encode()).hexdigest()[:8]
-    folder = Path(pooch.os_cache("torchcaps")) / "playground" / f"{recipe.model.name}-{stamp}"
+    folder = user_cache_path("torchcaps") / "playground" / f"{recipe.model.name}-{stamp}"
     if (folder / "run.json").exists():
         run = Run.open(folder)
         if run.status == "finished" and run.weights.exists():
