@@ -165,7 +165,7 @@ def test_all_routers_are_the_default(recipe, tmp_path, monkeypatch):
 
 def test_another_recipe_needs_another_folder(recipe, tmp_path):
     compare(recipe(), tmp_path, routers=["dynamic"], seeds=1)
-    words = r"folder: expected runs of this comparison, got '.*dynamic-seed0' with another recipe \(optim differs\)"
+    words = r"folder: expected a run of the same recipe, got '.*dynamic-seed0' with another one \(optim differs\)"
     with pytest.raises(CheckpointError, match=words):
         compare(recipe("optim.lr=0.5"), tmp_path, routers=["dynamic"], seeds=1)
 

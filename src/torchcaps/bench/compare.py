@@ -8,16 +8,18 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchcaps.bench.compare_run import attempt
+from torchcaps.bench.compare_run import measure
 from torchcaps.bench.compare_table import Result, summarise
 from torchcaps.data import ImageData, load_data
 from torchcaps.errors import ConfigError
 from torchcaps.models import MODELS
 from torchcaps.nn import ROUTERS
 from torchcaps.train import Recipe
+from torchcaps.train._attempt import attempt
 from torchcaps.train._record import commit, machine, versions
 from torchcaps.train._tables import parse_value
 from torchcaps.train.run import write_atomically
@@ -55,7 +57,8 @@ def compare(
     for number, (seed, name) in enumerate(plan, start=1):
         path = folder / f"{name}-seed{seed}"
         tell(f"{number}/{len(plan)}  {name}, seed {seed}")
-        row = attempt(with_router(recipe, name, seed), path, progress, others, memory=seed == wanted[0])
+        measured = partial(measure, tests=others, memory=seed == wanted[0])
+        row = attempt(with_router(recipe, name, seed), path, measured, progress=progress)
         found[name].append({"seed": seed, **row})
         result = _result(recipe, found, wanted, list(tests), stopped=row["status"] == "stopped")
         folder.mkdir(parents=True, exist_ok=True)

@@ -59,10 +59,10 @@ def lines(result: Result) -> list[list[str]]:
                 *(_percent(row["tests"].get(name), 2) for name in tests),
                 _percent(row["val_accuracy"], 2),
                 str(finished),
-                _number(row["epoch_seconds"], 2),
-                _number(row["seconds"], 1, 1 / 60),
+                number(row["epoch_seconds"], 2),
+                number(row["seconds"], 1, 1 / 60),
                 f"{row['memory_mb']:.0f}" if isinstance(row["memory_mb"], float) else "",
-                _number(row["entropy"], 3),
+                number(row["entropy"], 3),
                 _percent(row["changed"], 1),
                 _percent(row["dead"], 1),
                 *([note] if any(notes) else []),
@@ -98,10 +98,15 @@ def _note(row: Mapping[str, Any]) -> str:
 
 
 def _percent(value: Spread | None, digits: int) -> str:
-    return "" if value is None else f"{_number(value, digits, 100)} %"
+    return "" if value is None else f"{number(value, digits, 100)} %"
 
 
-def _number(value: Spread | None, digits: int, scale: float = 1) -> str:
+def number(value: Spread | None, digits: int, scale: float = 1) -> str:
+    """Mean and deviation in words; nothing of nothing.
+
+    >>> number(spread([0.5, 1.0]), 1, 100)
+    '75.0 ± 35.4'
+    """
     if value is None:
         return ""
     mean = f"{scale * value['mean']:.{digits}f}"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.cli._verb import Verb
-from torchcaps.cli._words import program
+from torchcaps.cli._several import exit_code, make_runs
+from torchcaps.cli._verb import STOPPED, Verb
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
-
-STOPPED, NOTHING = 130, 1
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -48,34 +46,23 @@ def _run(args: Namespace, out: Output) -> int:
 
     recipe = load_recipe(names[0] if names else DEFAULT_RECIPE, [word for word in args.words if "=" in word])
     folder = args.out or Path("runs") / f"compare-{recipe.name}"
-    quiet = args.json or args.quiet
     routers = [] if args.routers == "all" else [name.strip() for name in args.routers.split(",")]
-    try:
-        with out.stdout_kept():
-            result = compare(
-                recipe,
-                folder,
-                routers=routers,
-                seeds=args.seeds,
-                tests=args.test,
-                progress=not quiet,
-                tell=lambda text: None if quiet else print(text, file=sys.stderr, flush=True),
-            )
-    except KeyboardInterrupt:
-        result = {"status": "stopped"}
-    if result["status"] == "stopped":
-        out.document({"folder": folder, **result})
-        print(f"stopped; the same command goes on: {program()} compare {_again(args)}", file=sys.stderr)
-        return STOPPED
-    return _finish(result, folder, out)
 
+    def make(tell: Callable[[str], None]) -> dict[str, Any]:
+        return compare(
+            recipe,
+            folder,
+            routers=routers,
+            seeds=args.seeds,
+            tests=args.test,
+            progress=out.shows_progress,
+            tell=tell,
+        )
 
-def _again(args: Namespace) -> str:
-    import shlex
-
-    words = [*args.words, "--routers", args.routers, "--seeds", str(args.seeds)]
+    words = ["compare", *args.words, "--routers", args.routers, "--seeds", str(args.seeds)]
     words += [word for test in args.test for word in ("--test", test)]
-    return shlex.join([*words, *(["--out", str(args.out)] if args.out else [])])
+    result = make_runs(make, args, words, folder, out)
+    return STOPPED if result is None else _finish(result, folder, out)
 
 
 def _finish(result: dict[str, Any], folder: Path, out: Output) -> int:
@@ -94,7 +81,7 @@ def _finish(result: dict[str, Any], folder: Path, out: Output) -> int:
     )
     out.table(header, rows)
     out.facts({"table": folder / "compare.json", "picture": picture, "runs": folder})
-    return 0 if any(run["status"] == "finished" for row in result["rows"] for run in row["runs"]) else NOTHING
+    return exit_code(result)
 
 
 VERB = Verb(
