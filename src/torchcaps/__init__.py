@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchcaps import data, errors, eval, models, nn, ops, testing, train, viz
     from torchcaps.data import list_data, load_data
-    from torchcaps.models import create_model, list_models, register_model
+    from torchcaps.models import create_model, list_models, list_pretrained, pretrained_card, register_model
     from torchcaps.nn import list_routers
     from torchcaps.types import Capsules, Routed, Trace
 
@@ -22,8 +22,10 @@ _NAMES = {
     "create_model": "models",
     "list_data": "data",
     "list_models": "models",
+    "list_pretrained": "models",
     "list_routers": "nn",
     "load_data": "data",
+    "pretrained_card": "models",
     "register_model": "models",
 }
 
@@ -38,11 +40,13 @@ __all__ = [
     "eval",
     "list_data",
     "list_models",
+    "list_pretrained",
     "list_routers",
     "load_data",
     "models",
     "nn",
     "ops",
+    "pretrained_card",
     "register_model",
     "testing",
     "train",

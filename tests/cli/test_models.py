@@ -1,6 +1,49 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from shipping import ship
 from torchcaps import create_model, list_models
+from torchcaps.models import pretrained
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of the one with the weights inside the package."""
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_shipped_weights_are_listed_with_their_networks(folder: Path, ask, ask_json) -> None:
+    assert "no weights come with this version" in ask("models")[1]
+    assert "weights '" not in ask("models", "cnn_small")[1]
+    ship(folder, "mnist")
+    ship(folder, "toys", model="cnn_small", options={}, research_only=True, data_licence="research use only")
+    entries = {entry["name"]: entry["pretrained"] for entry in ask_json("models")}
+    assert {name: list(cards) for name, cards in entries.items() if cards} == {
+        "capsnet_small": ["mnist"],
+        "cnn_small": ["toys"],
+    }
+    assert entries["capsnet_small"]["mnist"]["test_accuracy"] == 0.9912
+    words = [line.split() for line in ask("models")[1].splitlines()]
+    assert ["mnist", "capsnet_small", "mnist", "99.12%", "CC", "BY-SA", "3.0"] in words
+    assert ["toys", "cnn_small", "mnist", "99.12%", "research", "use", "only"] in words
+
+
+def test_a_network_is_described_with_its_cards(folder: Path, ask) -> None:
+    ship(folder, "mnist", commit="0123abc")
+    ship(folder, "toys", model="cnn_small", options={}, research_only=True, data_licence="research use only")
+    _, out, _ = ask("models", "capsnet_small")
+    assert "weights 'mnist': 99.12% of 10,000 test images" in out
+    assert "mnist (CC BY-SA 3.0)" in out
+    assert "5 epochs in 2.0 minutes, seed 7" in out
+    assert "0123abc" in out
+    assert "Light digits on black. Not for letters." in out
+    _, out, _ = ask("models", "cnn_small")
+    assert "research only" in out
+    assert "commit    unknown" in out
 
 
 def test_all_models_are_listed_with_their_parameters(ask, ask_json) -> None:

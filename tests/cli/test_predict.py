@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+
+from shipping import ship
+from torchcaps.models import pretrained
 
 from .conftest import CLASSES
 
@@ -66,6 +72,84 @@ def test_a_network_without_a_decoder_gives_no_reconstruction(cnn_run: Path, imag
 def test_mistakes_are_named(run: Path, ask, tmp_path: Path) -> None:
     missing = tmp_path / "missing.png"
     assert ask("predict", run, missing) == (2, "", f"{missing}: expected an image file, got no such file\n")
-    code, _, err = ask("predict", run)
-    assert code == 2
-    assert err.startswith("the following arguments are required: IMAGE")
+    words = "(after a run, or with --pretrained NAME); see `torchcaps predict --help`\n"
+    assert ask("predict", run) == (2, "", f"the following arguments are required: IMAGE {words}")
+    assert ask("predict") == (2, "", f"the following arguments are required: RUN, IMAGE {words}")
+    assert ask("predict", "--pretrained", "mnist") == (2, "", f"the following arguments are required: IMAGE {words}")
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of the one inside the package, with weights for single digits; and an empty one to be in."""
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    monkeypatch.setattr(pretrained, "FOLDER", folder)
+    ship(folder, "mnist", class_names=[f"digit {number}" for number in range(10)])
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return folder
+
+
+def test_weights_that_come_along_need_no_run(shipped: Path, image: Path, ask, ask_json) -> None:
+    document = ask_json("predict", "--pretrained", "mnist", image, image)
+    assert document["pretrained"] == "mnist"
+    first, second = document["predictions"]
+    assert first["labels"] == [first["label"]]
+    assert list(first["activations"]) == [f"digit {number}" for number in range(10)]
+    assert (first["reconstruction"], second["reconstruction"]) == ("predictions/0.png", "predictions/0-2.png")
+    assert Path("predictions/0.png").exists()
+    code, out, err = ask("predict", image, "--pretrained", "mnist", "--out", "other")
+    assert (code, err) == (0, "")
+    assert "mnist: capsnet_small on mnist, 99.12% of the test images right" in out
+    assert out.rstrip().endswith("holds: other")
+    assert Path("other/0.png").exists()
+
+
+def is_coloured(file: str) -> bool:
+    """Whether anything in a picture is far from grey; its words are only nearly so."""
+    with Image.open(file) as picture:
+        colours: Any = picture.convert("RGB").getcolors(1 << 24)
+    return any(max(colour) - min(colour) > 80 for _, colour in colours)
+
+
+def test_where_two_things_are_in_an_image_both_are_named(shipped: Path, image: Path, ask, ask_json) -> None:
+    ship(shipped, "multimnist", num_labels=2)
+    (entry,) = ask_json("predict", "--pretrained", "multimnist", image)["predictions"]
+    assert entry["labels"] == [name for name, _ in entry["top"][:2]]
+    assert entry["label"] == entry["labels"][0]
+    assert is_coloured(entry["reconstruction"])
+    head = ask("predict", "--pretrained", "multimnist", image)[1].splitlines()[1].split()
+    assert head == ["image", "label", "label", "then"]
+    (single,) = ask_json("predict", "--pretrained", "mnist", image)["predictions"]
+    assert not is_coloured(single["reconstruction"])
+
+
+def test_a_run_on_two_things_names_both(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "pairs")
+    record = json.loads((copy / "run.json").read_text())
+    assert record["num_labels"] == 1
+    (copy / "run.json").write_text(json.dumps({**record, "num_labels": 2}))
+    (entry,) = ask_json("predict", copy, image)["predictions"]
+    assert entry["labels"] == [name for name, _ in entry["top"][:2]]
+    # A run of an older version.
+    del record["num_labels"]
+    (copy / "run.json").write_text(json.dumps(record))
+    (entry,) = ask_json("predict", copy, image)["predictions"]
+    assert entry["labels"] == [entry["top"][0][0]]
+
+
+def test_a_single_image_cannot_be_asked_about_in_stereo(shipped: Path, image: Path, ask) -> None:
+    ship(shipped, "smallnorb", model="cnn_small", options={}, image_shape=(2, 28, 28))
+    code, out, err = ask("predict", "--pretrained", "smallnorb", image)
+    assert (code, out) == (2, "")
+    assert err.startswith("predict: expected a network for single images, got one for stereo pairs")
+    ship(shipped, "four", model="cnn_small", options={}, image_shape=(4, 28, 28))
+    words = "predict: expected a network for images of 1 or 3 channels, got one for 4\n"
+    assert ask("predict", "--pretrained", "four", image) == (2, "", words)
+
+
+def test_a_run_and_weights_are_one_too_many(shipped: Path, run: Path, image: Path, ask) -> None:
+    words = f"predict: expected a run or --pretrained, got both ('{run}', 'mnist')\n"
+    assert ask("predict", run, image, "--pretrained", "mnist") == (2, "", words)
+    words = "unknown pretrained weights 'mnits'; did you mean 'mnist'?\n"
+    assert ask("predict", image, "--pretrained", "mnits") == (2, "", words)

@@ -14,6 +14,12 @@ def test_a_section_without_a_picture_has_words() -> None:
     assert "<img" not in text
 
 
+def test_a_section_may_have_a_table() -> None:
+    text = page("t", "lead", {}, [Section("Numbers", "", lines=[["a", "b"], ["<1>", "2"]])], {})
+    assert '<thead>\n<tr><th scope="col">a</th><th scope="col">b</th></tr>\n</thead>' in text
+    assert "<tr><td>&lt;1&gt;</td><td>2</td></tr>" in text
+
+
 def test_the_browser_is_told_to_load_nothing() -> None:
     assert f'content="{POLICY}"' in page("t", "lead", {}, [], {})
     assert POLICY.startswith("default-src 'none'")

@@ -19,9 +19,15 @@ def test_parameters_of_the_papers_network() -> None:
     assert parameters(create_model("efficient_capsnet")) == 161_824 + 1_411_344
 
 
+def test_parameters_of_the_residual_network() -> None:
+    assert parameters(create_model("residual_capsnet", decoder=None)) == 251_648
+    assert parameters(create_model("residual_capsnet", image_shape=(1, 36, 36))) < 500_000
+
+
+@pytest.mark.parametrize("name", ["efficient_capsnet", "residual_capsnet"])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 11, 40)])
-def test_always_sixteen_primary_capsules(shape: tuple[int, int, int]) -> None:
-    model = create_model("efficient_capsnet", image_shape=shape, num_classes=3).eval()
+def test_always_sixteen_primary_capsules(name: str, shape: tuple[int, int, int]) -> None:
+    model = create_model(name, image_shape=shape, num_classes=3).eval()
     assert isinstance(model, EfficientCapsNet)
     assert isinstance(model.head.routing, SelfAttentionRouting)
     capsules = model.features(torch.rand(2, *shape))
@@ -41,11 +47,17 @@ def test_too_small_says_how_large() -> None:
         create_model("efficient_capsnet", image_shape=(1, 10, 28))
 
 
-def test_it_learns_digits() -> None:
+def test_the_residual_network_takes_any_size() -> None:
+    model = create_model("residual_capsnet", image_shape=(1, 1, 5), num_classes=3, decoder=None).eval()
+    assert model(torch.rand(2, 1, 1, 5)).poses.shape == (2, 3, 16)
+
+
+@pytest.mark.parametrize("name", ["efficient_capsnet", "residual_capsnet"])
+def test_it_learns_digits(name: str) -> None:
     torch.manual_seed(0)
     data = load_data("digits", "train")
     images, labels = to_float(data.images[:64]), data.labels[:64]
-    model, loss = create_model("efficient_capsnet", decoder=None), MarginLoss()
+    model, loss = create_model(name, decoder=None), MarginLoss()
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(12):
         optimiser.zero_grad()

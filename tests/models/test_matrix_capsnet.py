@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -33,7 +35,8 @@ def test_every_layer_has_a_router_of_its_own():
 
 
 def test_without_coordinates_and_with_other_routers():
-    for options in ({"coordinates": False}, {"competition": "local"}, {"routing": "dynamic"}):
+    choices: list[dict[str, Any]] = [{"coordinates": False}, {"competition": "local"}, {"routing": "dynamic"}]
+    for options in choices:
         model = create_model("matrix_capsnet_small", image_shape=(1, 17, 17), num_classes=3, **options)
         assert bool(model(torch.rand(2, 1, 17, 17)).activations.isfinite().all())
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from torchcaps.models import TransformingAutoencoder, create_model
 from torchcaps.models.transforming_autoencoder import shift_images
 
 
-def make(**options: int) -> TransformingAutoencoder:
+def make(**options: Any) -> TransformingAutoencoder:
     torch.manual_seed(0)
     model = create_model("transforming_autoencoder", (1, 28, 28), 10, **options)
     assert isinstance(model, TransformingAutoencoder)

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 import torch
 
+from shipping import ship
 from torchcaps import train
 from torchcaps.data import ImageData, load_data
 from torchcaps.data.drawn import DrawnData
 from torchcaps.data.image_data import Batch
 from torchcaps.errors import ConfigError
-from torchcaps.models import create_model
+from torchcaps.models import create_model, pretrained
 from torchcaps.models._weights import save_weights
 from torchcaps.playground import Network, open_network
 from torchcaps.playground import network as module
 from torchcaps.playground.network import in_turn
 from torchcaps.playground.picture import Source
+from torchcaps.playground.routing import Ask, trace
 from torchcaps.train import Recipe, Run, load_recipe
 
 # Seconds instead of minutes: an epoch on a handful of digits.
@@ -81,7 +83,16 @@ def test_warming_up_asks_both_networks(network: Network, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of the one with the weights inside the package."""
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    monkeypatch.setattr(pretrained, "FOLDER", folder)
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: Path) -> Path:
     """A cache of its own, where training ends at once, with the weights that it began with."""
     monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path / name)
 
@@ -173,8 +184,42 @@ def test_a_run_on_other_images_has_no_network_beside_it(tmp_path: Path) -> None:
     assert (played.class_names, played.ink) == (("dark", "light"), False)
 
 
-def test_no_weights_are_shipped_yet() -> None:
+def test_without_weights_nothing_shipped_is_played(shipped: Path) -> None:
     assert module.shipped_network() is None
+    ship(shipped, "fashion_mnist")
+    assert module.shipped_network() is None
+
+
+def test_a_shipped_network_that_cannot_paint_is_not_played(shipped: Path) -> None:
+    ship(shipped, module.SHIPPED, model="cnn_small", options={})
+    assert module.shipped_network() is None
+
+
+@pytest.mark.parametrize("model", ["capsnet_small", "efficient_capsnet"])
+def test_the_shipped_network_is_played_beside_a_cnn(cache: Path, shipped: Path, model: str) -> None:
+    own = ship(shipped, module.SHIPPED, model=model, options={})
+    said: list[str] = []
+    played = open_network(say=said.append)
+    assert (played.name, played.about) == (module.SHIPPED, f"{model} on mnist, 99.12% of the test images right")
+    assert [words.split()[:2] for words in said] == [["training", "cnn_small"]]
+    assert played.cnn is not None
+    assert not played.model.training
+    assert all(torch.equal(a, b) for a, b in zip(played.model.parameters(), own.parameters(), strict=True))
+    assert played.samples.labels[:10].tolist() == list(range(10))
+    played.warm_up()
+    traced = trace(Ask(source=Source(sample=3), routers=["own", "dynamic"]), played)
+    assert len(traced.ways[0].activations[0]) == 10
+
+
+def test_with_both_shipped_nothing_is_trained(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ship(shipped, module.SHIPPED)
+    own = ship(shipped, "mnist_cnn", model="cnn_small", options={})
+    monkeypatch.setattr(train, "start", None, raising=False)
+    said: list[str] = []
+    cnn = open_network(say=said.append).cnn
+    assert said == []
+    assert cnn is not None
+    assert all(torch.equal(a, b) for a, b in zip(cnn.parameters(), own.parameters(), strict=True))
 
 
 def test_what_trains_is_loaded_when_something_is_trained() -> None:

@@ -11,7 +11,7 @@ from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import ROUTERS
 from torchcaps.playground import Network
 from torchcaps.playground.picture import Source
-from torchcaps.playground.routing import Ask, comparable, lacking, plane_of, trace
+from torchcaps.playground.routing import Ask, comparable, lacking, trace
 
 SAMPLE = {"sample": 8}
 
@@ -76,24 +76,6 @@ def test_only_what_needs_no_training_is_compared(ask: Any, refuse: Any) -> None:
     )
     status, words = refuse("routing/trace", source=SAMPLE, routers=["em"] * 3)
     assert (status, words) == (422, "routers: List should have at most 2 items after validation, not 3")
-
-
-def test_the_plane_holds_the_largest_votes_and_the_pose_points_right() -> None:
-    votes = torch.zeros(40, 5)
-    votes[:, 3] = torch.linspace(-1, 3, 40)
-    votes[::2, 1] = 0.5
-    plane, kept = plane_of(votes, torch.tensor([0.0, -1, 0, -1, 0]))
-    assert kept == pytest.approx(1, abs=1e-5)
-    assert float(plane[3, 0]) < -0.9
-    assert torch.allclose(plane.T @ plane, torch.eye(2), atol=1e-5)
-
-
-@pytest.mark.parametrize("votes", [torch.zeros(3, 4), torch.ones(1, 4), torch.rand(6, 1)])
-def test_the_plane_of_few_votes_is_finite(votes: torch.Tensor) -> None:
-    plane, kept = plane_of(votes, votes[0])
-    assert plane.shape == (votes.shape[1], 2)
-    assert bool(plane.isfinite().all())
-    assert 0 <= kept <= 1 + 1e-5
 
 
 def other(network: Network, model: ImageModel) -> Network:

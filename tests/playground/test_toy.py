@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable
 from typing import Any, get_args
-from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -16,6 +13,8 @@ from hypothesis import strategies as st
 from torchcaps.playground import toy
 from torchcaps.playground.scenes import Name, scene
 from torchcaps.playground.wholes import Routing, decode, pose_of, route
+
+from .pages import state, until
 
 piece = st.fixed_dictionaries(
     {
@@ -139,21 +138,6 @@ def test_an_answer_comes_at_once() -> None:
         toy.look(asked).model_dump_json()
         spent.append(time.process_time() - before)
     assert min(spent) < 0.1
-
-
-def state(page: Any) -> dict[str, Any]:
-    """What the address says, once it has been written."""
-    page.wait_for_timeout(300)
-    return {key: json.loads(values[0]) for key, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
-
-
-def until(page: Any, check: Callable[[], bool]) -> None:
-    """Wait for what an answer of the server will bring."""
-    for _ in range(200):
-        if check():
-            return
-        page.wait_for_timeout(50)
-    pytest.fail("it did not come")
 
 
 def activation(page: Any, whole: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.cli._verb import Verb
@@ -29,6 +30,7 @@ def _run(args: Namespace, out: Output) -> int:
         out.document(entries)
         out.table(("model", "parameters", "description"), [tuple(entry.values())[:3] for entry in entries])
         out.say("parameters for images of 1x28x28 in ten classes; `torchcaps models NAME` says more")
+        _say_shipped(out, [card for entry in entries for card in entry["pretrained"].values()])
         return 0
     entry = _details(args.name)
     out.document(entry)
@@ -36,7 +38,35 @@ def _run(args: Namespace, out: Output) -> int:
     out.facts({"parameters": f"{entry['parameters']:,}", "loss": entry["loss"], "decoder": entry["decoder"] or "none"})
     out.table(("part", "parameters"), list(entry["parts"].items()))
     out.table(("option", "default"), [(f"model.options.{name}", value) for name, value in entry["options"].items()])
+    for name, card in entry["pretrained"].items():
+        _say_card(out, name, card)
     return 0
+
+
+def _say_shipped(out: Output, cards: list[dict[str, Any]]) -> None:
+    if not cards:
+        out.say("no weights come with this version: train a network, or `torchcaps play`")
+        return
+    rows = [
+        (card["name"], card["model"], card["data"]["name"], f"{card['test_accuracy']:.2%}", card["data_licence"])
+        for card in sorted(cards, key=lambda card: card["name"])
+    ]
+    out.table(("weights", "model", "data", "test accuracy", "licence of the data"), rows)
+    out.say("these come with torchcaps: `torchcaps predict --pretrained WEIGHTS IMAGE`")
+
+
+def _say_card(out: Output, name: str, card: dict[str, Any]) -> None:
+    out.say(f"weights '{name}': {card['test_accuracy']:.2%} of {card['test_images']:,} test images", style="bold")
+    out.facts(
+        {
+            "data": f"{card['data']['name']} ({card['data_licence']})",
+            "use": "research only" if card["research_only"] else "as the licence of the data allows",
+            "training": f"{card['epochs']} epochs in {card['seconds'] / 60:.1f} minutes, seed {card['seed']}",
+            "recipe": card["recipe"]["name"],
+            "commit": card["commit"] or "unknown",
+            "limits": " ".join(card["limits"]),
+        }
+    )
 
 
 def _make(name: str) -> ImageModel:
@@ -54,10 +84,16 @@ def _count(module: Any) -> int:
 
 
 def _summary(name: str) -> dict[str, Any]:
-    from torchcaps.models import MODELS
+    from torchcaps.models import MODELS, list_pretrained, pretrained_card
 
     description = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
-    return {"name": name, "parameters": _count(_make(name)), "description": description}
+    cards = [pretrained_card(weights) for weights in list_pretrained()]
+    return {
+        "name": name,
+        "parameters": _count(_make(name)),
+        "description": description,
+        "pretrained": {card.name: asdict(card) for card in cards if card.model == name},
+    }
 
 
 def _details(name: str) -> dict[str, Any]:
@@ -78,7 +114,8 @@ VERB = Verb(
     name="models",
     summary="list the networks, or describe one",
     description="Lists the networks that recipes and `torchcaps.create_model` know by name, with their number of "
-    "parameters. Given a name, says what the network is made of and which options it has.",
+    "parameters, and the weights that come along. Given a name, says what the network is made of, which options it "
+    "has, and what its weights were trained on and are good for.",
     examples=(
         ("torchcaps models", "all of them"),
         ("torchcaps models 'capsnet*'", "those whose name begins so"),

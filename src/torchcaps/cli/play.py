@@ -19,7 +19,7 @@ PORT = 8017
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="the folder of a run (default: a small network on digits, trained once)"
+        "run", nargs="?", metavar="RUN", help="the folder of a run (default: the network for digits that comes along)"
     )
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 takes a free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="where to listen (default: this machine only)")
@@ -40,7 +40,7 @@ def _run(args: Namespace, out: Output) -> int:
     # A port that is taken shows before a network is trained.
     with listen(args.host, args.port) as listener:
         with out.stdout_kept():
-            network = open_network(args.run, progress=not (args.json or args.quiet), say=out.say)
+            network = open_network(args.run, progress=out.shows_progress, say=out.say)
         # A batch of one gains nothing from a second thread, and a page should leave the machine to its user.
         torch.set_num_threads(1)
         network.warm_up()
@@ -58,10 +58,10 @@ VERB = Verb(
     name="play",
     summary="open a page where one sees a capsule network think",
     description="Opens a page on this machine: draw a digit and watch the class capsules answer, move a capsule's "
-    "dimensions with sliders, step through routing by agreement. Without a run it plays a small network on the "
-    "digits that come along, trained once (about two minutes) and kept.",
+    "dimensions with sliders, step through routing by agreement. Without a run it plays the network for digits that "
+    "comes along; what does not come along, as the CNN beside it, is trained once (a minute or two) and kept.",
     examples=(
-        ("torchcaps play", "the small network on digits"),
+        ("torchcaps play", "the network for digits"),
         ("torchcaps play runs/NAME", "a network that you trained"),
         ("torchcaps play --no-browser --port 0", "only print the address, on any free port"),
     ),

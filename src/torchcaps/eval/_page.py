@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem 1.5rem .3rem 0; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 th { color: var(--muted); font-weight: 500; }
+.grid th, .grid td { overflow-wrap: normal; padding-right: 1rem; }
 """.strip()
 
 # The page may load nothing at all but what it carries itself, whatever a class or recipe is called.
@@ -42,12 +43,13 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 class Section(NamedTuple):
-    """A heading with a picture, or with words where there is none."""
+    """A heading with a picture, or with words where there is none, and a table whose first line is its header."""
 
     title: str
     text: str
     alt: str = ""
     png: bytes | None = None
+    lines: Sequence[Sequence[str]] = ()
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -105,11 +107,22 @@ def page(
 def _section(section: Section) -> str:
     heading = f"<h2>{escape(section.title)}</h2>"
     if section.png is None:
-        return f'<section>\n{heading}\n<p class="muted">{escape(section.text)}</p>\n</section>'
+        words = f'<p class="muted">{escape(section.text)}</p>'
+        return f"<section>\n{heading}\n{words}\n{_grid(section.lines)}</section>"
     source = f"data:image/png;base64,{base64.b64encode(section.png).decode('ascii')}"
     image = f'<img src="{source}" alt="{escape(section.alt)}">'
     caption = f"<figcaption>{escape(section.text)}</figcaption>"
     return f"<section>\n{heading}\n<figure>\n{image}\n{caption}\n</figure>\n</section>"
+
+
+def _grid(lines: Sequence[Sequence[str]]) -> str:
+    if not lines:
+        return ""
+    head, *rows = lines
+    names = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    body = "\n".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    table = f'<table class="grid">\n<thead>\n<tr>{names}</tr>\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+    return f'<div class="scroll">{table}</div>\n'
 
 
 def _table(title: str, table: Mapping[str, Any]) -> str:

@@ -65,9 +65,18 @@ def by_overlap(
     for low, high in pairwise(edges):
         here = right[(overlap > low) & (overlap <= high)]
         if len(here):
-            rows.append(Finding(f"overlap {low:.0%} to {high:.0%}", len(here), (float(here.float().mean()),)))
+            rows.append(Finding(bucket_name(low, high), len(here), (float(here.float().mean()),)))
     question = "How often are both digits right, by how far they overlap?"
     return Findings("overlap", question, data.name, data.origin, ("both right",), tuple(rows))
+
+
+def bucket_name(low: float, high: float) -> str:
+    """What a bucket of overlaps is called.
+
+    >>> bucket_name(0.5, 0.6)
+    'overlap 50% to 60%'
+    """
+    return f"overlap {low:.0%} to {high:.0%}"
 
 
 def transfer(
@@ -121,7 +130,7 @@ def _affine(run: Run, progress: Progress) -> Findings:
     data = run.recipe.data
     if data.name != "translated_mnist":
         raise ConfigError(f"run: expected one that was trained on translated_mnist, got '{data.name}'")
-    known, new = run.load_data("test"), _affine_digits(data.options.get("source", "mnist"))
+    known, new = run.load_data("test"), affine_digits(data.options.get("source", "mnist"))
     question = "What is left of the accuracy on translated digits under other affine maps?"
     parts = (("translated, held out", known), (f"{new.name}, {new.split}", new))
     return transfer(run.load_model(), parts, protocol="affine", question=question, progress=progress)
@@ -140,7 +149,8 @@ def _viewpoints(run: Run, progress: Progress) -> Findings:
     return transfer(run.load_model(), parts, protocol="viewpoints", question=question, progress=progress)
 
 
-def _affine_digits(source: str) -> ImageData:
+def affine_digits(source: str) -> ImageData:
+    """Digits under affine maps for a network that knows translated ones: affNIST, or our own maps of the source's."""
     if "affnist" in DATASETS:
         try:
             return load_data("affnist", "test")

@@ -9,6 +9,7 @@ from torchcaps.models.efficient_capsnet import EfficientCapsNet
 from torchcaps.models.kmeans_capsnet import KMeansCapsNet
 from torchcaps.models.kuramoto_net import KuramotoNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
+from torchcaps.models.pretrained import Card, list_pretrained, pretrained_card
 from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "MODELS",
     "AttentionCapsNet",
     "CapsNet",
+    "Card",
     "DeepCapsNet",
     "EfficientCapsNet",
     "ImageModel",
@@ -25,5 +27,7 @@ __all__ = [
     "TransformingAutoencoder",
     "create_model",
     "list_models",
+    "list_pretrained",
+    "pretrained_card",
     "register_model",
 ]

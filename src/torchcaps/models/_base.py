@@ -10,6 +10,8 @@ from torch import Generator, Tensor, nn
 
 from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.models._weights import load_weights
+from torchcaps.models.pretrained import pretrained_card
 from torchcaps.nn import DECODERS, mask_capsules
 from torchcaps.types import Capsules, Trace
 
@@ -92,15 +94,33 @@ def list_models(pattern: str = "*") -> list[str]:
     return MODELS.names(pattern)
 
 
-def create_model(name: str, image_shape: ImageShape = (1, 28, 28), num_classes: int = 10, **options: Any) -> ImageModel:
+def create_model(
+    name: str,
+    image_shape: ImageShape | None = None,
+    num_classes: int | None = None,
+    *,
+    pretrained: str | None = None,
+    **options: Any,
+) -> ImageModel:
     """Make a model by name, with fresh weights; options are the keyword arguments of its factory.
+
+    Without a word on it, it is for images of (1, 28, 28) in 10 classes. `pretrained` names weights that come with
+    torchcaps (`list_pretrained`): the model then has their sizes and options, and is ready to answer.
 
     >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
     5
     """
     factory = MODELS[name]
-    known = [option for option in inspect.signature(factory).parameters if option not in ("image_shape", "num_classes")]
-    check_options(options, known, f"model '{name}'")
+    parameters = inspect.signature(factory).parameters
+    defaults = {key: option.default for key, option in parameters.items() if key not in ("image_shape", "num_classes")}
+    check_options(options, defaults, f"model '{name}'")
+    if pretrained is not None:
+        card = pretrained_card(pretrained)
+        card.check(name, image_shape, num_classes, options, defaults)
+        model = factory(card.image_shape, card.num_classes, **card.options)
+        return load_weights(model, card.weights).eval()
+    image_shape = (1, 28, 28) if image_shape is None else image_shape
+    num_classes = 10 if num_classes is None else num_classes
     # Checked before the factory computes with them, so that a mistake is named rather than met half-way.
     check_sizes(image_shape, num_classes)
     return factory(image_shape, num_classes, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from torchcaps._registry import nearest
 from torchcaps.errors import CheckpointError
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
@@ -31,8 +34,11 @@ def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) ->
     part.replace(path)
 
 
-def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
-    """Put the weights of a safetensors file into a model, which is returned; all must fit, by name and shape."""
+def load_weights(model: Model, path: str | Path) -> Model:
+    """Put the weights of a safetensors file into a model, which is returned; all must fit, by name and shape.
+
+    Numbers that are stored in half precision become those of the model's own.
+    """
     try:
         found = load_file(path)
     except (OSError, SafetensorError) as error:

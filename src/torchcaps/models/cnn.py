@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
@@ -24,7 +25,8 @@ class CNN(ImageModel):
         self, image_shape: ImageShape, num_classes: int, layers: nn.Sequential, *, least: int | None = None
     ) -> None:
         super().__init__(image_shape, num_classes)
-        self.layers = layers
+        # The faster layout for convolutions on a CPU.
+        self.layers = layers.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         if least is not None:
             self.any_size, self.least = True, least
 

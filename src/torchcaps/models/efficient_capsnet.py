@@ -2,6 +2,8 @@
 
 Convolutions and capsules as in the released code, whose batch normalisation follows the ReLU. For images of another
 size than 28x28 the depthwise kernel grows or shrinks with the map, so that there are always 16 primary capsules.
+
+`residual_capsnet` is a network of our own: the same capsules behind a deeper stem of residual convolutions.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
+from torchcaps.models._residual import residual_stem
 from torchcaps.nn import CapsLinear, Router, make_router
 from torchcaps.ops import squash
 from torchcaps.types import Capsules, Trace
@@ -27,7 +30,8 @@ LEAST = 11
 class EfficientCapsNet(ImageModel):
     """Four convolutions, a depthwise one that sees the whole map, 16 primary capsules of 8, class capsules of 16.
 
-    Both kinds of capsules are squashed by (1 - exp(-|s|)) s/|s|, the class capsules by their routing.
+    Both kinds of capsules are squashed by (1 - exp(-|s|)) s/|s|, the class capsules by their routing. With `residual`
+    three residual blocks and one convolution take the place of the four.
     """
 
     def __init__(
@@ -35,19 +39,16 @@ class EfficientCapsNet(ImageModel):
         image_shape: ImageShape,
         num_classes: int,
         *,
+        residual: bool = False,
         routing: Router | str | Mapping[str, Any] = "self_attention",
         decoder: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
-        if min(image_shape[1:]) < LEAST:
-            raise ShapeError(f"image_shape: expected height and width of at least {LEAST}, got {image_shape}")
-        height, width = image_shape[1:]
-        self.stem = nn.Sequential()
-        channels = (image_shape[0], *(out for out, _, _ in CONVS))
-        for (before, after), (_, kernel, stride) in zip(pairwise(channels), CONVS, strict=True):
-            height, width = conv_size(height, kernel, stride), conv_size(width, kernel, stride)
-            self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(), nn.BatchNorm2d(after)])
-        self.primary = nn.Conv2d(128, 128, (height, width), groups=128)
+        self.stem, size = _residual(image_shape) if residual else _plain(image_shape)
+        self.primary = nn.Conv2d(128, 128, size, groups=128)
+        # The faster layout for these convolutions.
+        for part in (self.stem, self.primary):
+            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         router = make_router(routing)
         self.head = CapsLinear(16, num_classes, in_dim=8, out_dim=16, routing=router, bias=router.takes_bias)
         self.decoder = decoder
@@ -66,6 +67,27 @@ class EfficientCapsNet(ImageModel):
         return self.head.trace(self.features(images))
 
 
+def _plain(image_shape: ImageShape) -> tuple[nn.Sequential, tuple[int, int]]:
+    """The paper's convolutions, and the size of the map that they make of an image."""
+    if min(image_shape[1:]) < LEAST:
+        raise ShapeError(f"image_shape: expected height and width of at least {LEAST}, got {image_shape}")
+    height, width = image_shape[1:]
+    stem = nn.Sequential()
+    channels = (image_shape[0], *(out for out, _, _ in CONVS))
+    for (before, after), (_, kernel, stride) in zip(pairwise(channels), CONVS, strict=True):
+        height, width = conv_size(height, kernel, stride), conv_size(width, kernel, stride)
+        stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(), nn.BatchNorm2d(after)])
+    return stem, (height, width)
+
+
+def _residual(image_shape: ImageShape) -> tuple[nn.Sequential, tuple[int, int]]:
+    """Residual blocks of 32 channels and, at half the resolution, 64; then 128 at a quarter, and the size of that."""
+    stem = residual_stem(image_shape[0], 32, (1, 2))
+    stem.extend([nn.Conv2d(64, 128, 3, 2, padding=1, bias=False), nn.BatchNorm2d(128), nn.ReLU()])
+    height, width = ((side + 3) // 4 for side in image_shape[1:])
+    return stem, (height, width)
+
+
 @register_model("efficient_capsnet")
 def efficient_capsnet(
     image_shape: ImageShape,
@@ -78,6 +100,24 @@ def efficient_capsnet(
     return EfficientCapsNet(
         image_shape,
         num_classes,
+        routing=routing,
+        decoder=make_decoder(decoder, num_classes, 16, image_shape),
+    )
+
+
+@register_model("residual_capsnet")
+def residual_capsnet(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "self_attention",
+    decoder: str | None = "deconv",
+) -> EfficientCapsNet:
+    """The capsules of Efficient-CapsNet behind residual convolutions; 251,648 parameters without the decoder."""
+    return EfficientCapsNet(
+        image_shape,
+        num_classes,
+        residual=True,
         routing=routing,
         decoder=make_decoder(decoder, num_classes, 16, image_shape),
     )

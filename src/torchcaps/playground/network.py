@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from torchcaps import train
 from torchcaps.data import ImageData, load_data, to_float
 from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
-from torchcaps.models import ImageModel
+from torchcaps.models import ImageModel, create_model, list_pretrained, pretrained_card
 from torchcaps.playground.picture import Source, fit
 from torchcaps.train import Recipe, Run, load_recipe
 
@@ -29,6 +29,9 @@ APART = 2
 WARM = 31
 # Enough for 98 % of the digits: it is there to compare with, not to win.
 CNN = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
+# The weights that are played with where no run is named, of a network whose routing has iterations to watch, and those
+# of the CNN beside them.
+SHIPPED, SHIPPED_CNN = "mnist_dynamic", "mnist_cnn"
 # Data sets whose classes the comparison network knows.
 DIGITS = ("digits", "mnist")
 
@@ -119,19 +122,32 @@ def open_network(
         opened = Run.open(run)
         model, data = opened.load_model(), opened.load_data("test")
         knows = opened.recipe.data.name in DIGITS and model.image_shape == (1, 28, 28)
-        cnn = _kept(load_recipe("digits", CNN), progress, say).load_model() if knows else None
+        cnn = _cnn(progress, say) if knows else None
         return Network(opened.path.resolve().name, _about(opened), model, in_turn(data), cnn)
-    shipped = shipped_network()
-    if shipped is not None:
-        return shipped
-    opened = _kept(load_recipe("digits"), progress, say)
-    cnn = _kept(load_recipe("digits", CNN), progress, say).load_model()
-    return Network("capsnet_small", _about(opened), opened.load_model(), in_turn(load_data("digits", "test")), cnn)
+    network = shipped_network()
+    if network is None:
+        opened = _kept(load_recipe("digits"), progress, say)
+        digits = in_turn(load_data("digits", "test"))
+        network = Network("capsnet_small", _about(opened), opened.load_model(), digits)
+    return replace(network, cnn=_cnn(progress, say))
 
 
 def shipped_network() -> Network | None:
-    """The network whose weights come with torchcaps: none so far; this is where they will be taken from."""
-    return None
+    """The network for MNIST whose weights come with torchcaps, with the embedded digits; None where it cannot paint."""
+    if SHIPPED not in list_pretrained():
+        return None
+    card = pretrained_card(SHIPPED)
+    model = create_model(card.model, pretrained=card.name)
+    if model.decoder is None:
+        return None
+    return Network(card.name, card.about, model, in_turn(load_data("digits", "test")))
+
+
+def _cnn(progress: bool, say: Callable[[str], None]) -> ImageModel:
+    """The CNN for digits that comes with torchcaps, or else one that is trained on the embedded ones."""
+    if SHIPPED_CNN in list_pretrained():
+        return create_model(pretrained_card(SHIPPED_CNN).model, pretrained=SHIPPED_CNN)
+    return _kept(load_recipe("digits", CNN), progress, say).load_model()
 
 
 def _about(run: Run) -> str:

@@ -14,7 +14,7 @@ from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.models.cnn import CNN
 from torchcaps.nn import ROUTERS, make_router
-from torchcaps.ops.diagnostics import coupling_entropy, logit_change
+from torchcaps.ops.diagnostics import coupling_entropy, logit_change, plane_of
 from torchcaps.playground.network import Network, Playing
 from torchcaps.playground.picture import Images, Request, Source, encode
 from torchcaps.types import Capsules, Trace
@@ -199,19 +199,3 @@ class Seen:
             entropy=coupling_entropy(trace.coupling).nan_to_num().tolist(),
             change=[0.0, *logit_change(trace.logits).tolist()],
         )
-
-
-def plane_of(votes: Tensor, pose: Tensor) -> tuple[Tensor, float]:
-    """The plane through zero in which votes [I, D] are largest, [D, 2], and the share of their squares that lies in it.
-
-    Through zero, since routing by agreement goes by directions; the pose [D] points to the right of it.
-    """
-    size = votes.shape[-1]
-    _, values, directions = torch.linalg.svd(votes, full_matrices=False)  # [n], [n, D]
-    plane = votes.new_zeros(size, 2)  # [D, 2]
-    found = min(2, len(values))
-    plane[:, :found] = directions[:found].T
-    signs = (pose @ plane).sign()  # [2]
-    plane = plane * torch.where(signs == 0, torch.ones_like(signs), signs)  # [D, 2]
-    square = values.square()  # [n]
-    return plane, float(square[:2].sum() / square.sum().clamp(min=1e-12))

@@ -27,6 +27,8 @@ from torchcaps.playground.guard import LOOPBACK, Guard, Limits
 from torchcaps.playground.network import Network
 
 STATIC = Path(__file__).parent / "static"
+# Seconds; browsers and client libraries let go of an idle connection long before.
+KEEP_ALIVE = 150
 # In the order of the tabs. Each module has a `router`; where it needs something of the network, `lacking(network)` says
 # what is missing, in a sentence.
 PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
@@ -186,5 +188,11 @@ def serve(app: FastAPI, listener: socket.socket, *, open_at: str | None = None) 
 
 
 def config(app: FastAPI) -> uvicorn.Config:
-    """How uvicorn runs the playground: quiet, and without a word about what it is."""
-    return uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none")
+    """How uvicorn runs the playground: quiet, and without a word about what it is.
+
+    Connections are kept for longer than clients keep theirs: the side that asks is then the one that closes, and no
+    request sets out on a connection that is just being closed here.
+    """
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_keep_alive=KEEP_ALIVE
+    )

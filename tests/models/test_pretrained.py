@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchcaps as tc
+from shipping import card_table, ship
+from torchcaps.errors import CheckpointError, ConfigError, UnknownNameError
+from torchcaps.models import pretrained
+
+MOST_BYTES = 8_000_000
+SHIPPED = tc.list_pretrained()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of the one inside the package."""
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_without_weights_there_is_nothing_to_list(folder: Path) -> None:
+    assert tc.list_pretrained() == []
+    for ask in (lambda: tc.pretrained_card("mnist"), lambda: tc.create_model("capsnet_small", pretrained="mnist")):
+        with pytest.raises(UnknownNameError, match=r"^unknown pretrained weights 'mnist'; none is known$"):
+            ask()
+
+
+def test_weights_are_listed_by_name(folder: Path) -> None:
+    ship(folder, "mnist")
+    ship(folder, "multimnist", model="cnn_small", options={})
+    assert tc.list_pretrained() == ["mnist", "multimnist"]
+    assert tc.list_pretrained("multi*") == ["multimnist"]
+    with pytest.raises(UnknownNameError, match=r"^unknown pretrained weights 'mnits'; did you mean 'mnist'\?$"):
+        tc.pretrained_card("mnits")
+
+
+def test_a_card_says_all_that_was_written(folder: Path) -> None:
+    ship(folder, "mnist", commit="0123")
+    card = tc.pretrained_card("mnist")
+    for name, value in card_table(commit="0123").items():
+        if name != "recipe":
+            assert getattr(card, name) == value
+    assert card.recipe["model"]["name"] == "capsnet_small"
+    assert (card.name, card.weights, card.embedded_accuracy) == ("mnist", folder / "mnist.safetensors", None)
+    assert card.about == "capsnet_small on mnist, 99.12% of the test images right"
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_model_has_the_weights_and_is_ready_to_answer(folder: Path, half: bool) -> None:
+    sizes = {"image_shape": (3, 30, 32), "num_classes": 4, "class_names": tuple("abcd")}
+    shipped = ship(folder, "mnist", half=half, **sizes)
+    model = tc.create_model("capsnet_small", pretrained="mnist")
+    assert not model.training
+    assert (model.image_shape, model.num_classes) == ((3, 30, 32), 4)
+    assert isinstance(model, tc.models.CapsNet)
+    assert getattr(model.head.routing, "iters", None) == 2
+    for name, value in shipped.state_dict().items():
+        found = model.state_dict()[name]
+        assert found.dtype == value.dtype
+        assert torch.equal(found, value.half().to(value.dtype) if half else value)
+
+
+def test_what_agrees_may_be_given(folder: Path) -> None:
+    ship(folder, "mnist")
+    agreeing = {"routing": {"name": "dynamic", "iters": 2}, "decoder": "deconv"}
+    tc.create_model("capsnet_small", (1, 28, 28), 10, pretrained="mnist", **agreeing)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"image_shape": (3, 32, 32)},
+            r"image_shape: expected \(1, 28, 28\) or .*'mnist'.*, got \(3, 32, 32\)",
+        ),
+        ({"num_classes": 5}, r"num_classes: expected 10 or nothing, .*, got 5"),
+        ({"routing": "em"}, r"routing: expected {'name': 'dynamic', 'iters': 2} or nothing, .*, got 'em'"),
+        ({"decoder": "mlp"}, r"decoder: expected 'deconv' or nothing, .*, got 'mlp'"),
+        ({"decodr": "mlp"}, r"unknown option 'decodr' of model 'capsnet_small'; did you mean 'decoder'\?"),
+    ],
+)
+def test_what_contradicts_is_told(folder: Path, given: dict, words: str) -> None:
+    ship(folder, "mnist")
+    with pytest.raises(ConfigError, match=f"^{words}$"):
+        tc.create_model("capsnet_small", pretrained="mnist", **given)
+
+
+def test_weights_of_another_network_are_told(folder: Path) -> None:
+    ship(folder, "mnist")
+    begin = "pretrained: expected weights of cnn_small, got 'mnist', which are those of capsnet_small; "
+    with pytest.raises(ConfigError, match=f"^{begin}shipped are 'mnist' of capsnet_small$"):
+        tc.create_model("cnn_small", pretrained="mnist")
+    ship(folder, "digits", model="cnn_small", options={})
+    with pytest.raises(ConfigError, match=f"^{begin}shipped for it: 'digits'$"):
+        tc.create_model("cnn_small", pretrained="mnist")
+
+
+@pytest.mark.parametrize("text", [None, "no toml", "model = 'cnn_small'", b"\xff\xfe"])
+def test_a_damaged_card_is_told(folder: Path, text: str | bytes | None) -> None:
+    ship(folder, "mnist")
+    file = folder / "mnist.toml"
+    if text is None:
+        file.unlink()
+    else:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(CheckpointError, match=r"^pretrained: expected the card of 'mnist', got '.*mnist\.toml' \("):
+        tc.pretrained_card("mnist")
+
+
+def test_a_card_with_an_unknown_key_is_told(folder: Path) -> None:
+    ship(folder, "mnist", colour="blue")
+    with pytest.raises(CheckpointError, match=r"unexpected keyword argument 'colour'"):
+        tc.pretrained_card("mnist")
+
+
+def test_weights_that_are_none_are_told(folder: Path) -> None:
+    ship(folder, "mnist")
+    (folder / "mnist.safetensors").write_bytes(b"\x80\x02}q\x00.")
+    with pytest.raises(CheckpointError, match=r"^weights: expected a safetensors file, got '.*mnist\.safetensors'"):
+        tc.create_model("capsnet_small", pretrained="mnist")
+
+
+def test_what_ships_is_small_and_complete() -> None:
+    files = [file for file in pretrained.FOLDER.iterdir() if file.name != "README.md"]
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+    assert {file.name for file in files} == {f"{name}.{end}" for name in SHIPPED for end in ("safetensors", "toml")}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_card_tells_the_truth_about_its_network(name: str) -> None:
+    card = tc.pretrained_card(name)
+    model = tc.create_model(card.model, pretrained=name)
+    assert sum(weight.numel() for weight in model.parameters()) == card.parameters
+    assert len(card.class_names) == card.num_classes
+    assert (card.recipe["model"]["name"], card.recipe["data"]["name"]) == (card.model, card.data["name"])
+    assert card.limits
+    assert all(sentence.endswith(".") for sentence in card.limits)
+    assert card.research_only or card.data["name"] != "smallnorb"
+    # No file or folder of the machine that it was trained on.
+    assert not re.search(r"['\"]/", str([card.data, card.recipe, card.limits]))
