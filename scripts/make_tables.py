@@ -1,12 +1,14 @@
 """Write the tables of README and docs anew from results/ and benchmarks/results/: `python scripts/make_tables.py`.
 
-Folders of finished comparisons (`torchcaps compare`) may be named: they are entered into results/ first.
+Folders of comparisons (`torchcaps compare`) and of reproductions (`torchcaps reproduce`) may be named: what is in them
+is entered into results/ first.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import statistics
 import sys
 from collections.abc import Callable, Mapping
@@ -18,9 +20,13 @@ import torch
 
 from torchcaps import viz
 from torchcaps.bench import compare_markdown, read_result, summary
-from torchcaps.models import MODELS, create_model, list_models
+from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
+from torchcaps.reproduce import list_reproductions, load_reproduction
+from torchcaps.reproduce import markdown as reproduction_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
+# What in results/ is not the runs of a recipe.
+OTHERS = ("compare-", "reproduce-")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -51,7 +57,7 @@ def row(table: dict[str, Any]) -> str:
 
 def results(folder: Path = ROOT / "results") -> str:
     """What the recipes gave, in Markdown, ordered by recipe."""
-    files = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith("compare-")]
+    files = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith(OTHERS)]
     return "\n".join([*HEAD, *(row(json.loads(file.read_text())) for file in files)])
 
 
@@ -65,9 +71,29 @@ def comparison(folder: Path = ROOT / "results") -> str:
     return "\n".join(parts) or "No comparison has been recorded yet."
 
 
-def enter(source: Path, folder: Path = ROOT / "results", pictures: Path = ROOT / "docs" / "images") -> Path:
-    """Put a finished comparison into results/ and its picture into the docs; the file that it went into."""
-    text = (source / "compare.json").read_text()
+def reproductions(folder: Path = ROOT / "results") -> str:
+    """Every reproduction in Markdown, paper and ours side by side, whether it was run or not."""
+    parts = []
+    for name in list_reproductions():
+        file = folder / f"reproduce-{name}.json"
+        result = json.loads(file.read_text()) if file.exists() else None
+        parts.append(reproduction_markdown(load_reproduction(name), result))
+    return "\n".join(parts)
+
+
+def enter(source: Path, folder: Path = ROOT / "results", pictures: Path = ROOT / "docs" / "images") -> list[Path]:
+    """Put what a folder holds into results/, and its pictures into the docs; the files that it went into."""
+    files = [enter_reproduction(file, folder, pictures) for file in sorted(source.glob("reproduction-*.json"))]
+    if (source / "compare.json").exists():
+        files.append(enter_comparison(source / "compare.json", folder, pictures))
+    if not files:
+        raise ValueError(f"{source}: expected compare.json or reproduction-NAME.json, got a folder without them")
+    return files
+
+
+def enter_comparison(source: Path, folder: Path, pictures: Path) -> Path:
+    """Enter a finished comparison and draw its picture."""
+    text = source.read_text()
     result = json.loads(text)
     if result["status"] != "finished":
         raise ValueError(f"{source}: expected a finished comparison, got one that is {result['status']}; run it again")
@@ -76,6 +102,21 @@ def enter(source: Path, folder: Path = ROOT / "results", pictures: Path = ROOT /
     # Without a date and with fixed identifiers the same result gives the same picture.
     with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
         viz.comparison(result["rows"]).savefig(pictures / f"{file.stem}.svg", metadata={"Date": None})
+    return file
+
+
+def enter_reproduction(source: Path, folder: Path, pictures: Path) -> Path:
+    """Enter a reproduction, as far as it has been run, and copy its pictures."""
+    text = source.read_text()
+    result = json.loads(text)
+    if result["changes"]:
+        raise ValueError(
+            f"{source}: expected the recipes as they are, got changed ones ({', '.join(result['changes'])})"
+        )
+    file = folder / f"reproduce-{result['reproduction']}.json"
+    file.write_text(text)
+    for name, picture in result["pictures"].items():
+        shutil.copyfile(source.parent / picture, pictures / f"{file.stem}-{name}.png")
     return file
 
 
@@ -98,10 +139,40 @@ def models() -> str:
     return "\n".join(lines)
 
 
+def shipped() -> str:
+    """The cards of the weights that come along, in Markdown: a table, then what each is not good for."""
+    cards = [pretrained_card(name) for name in list_pretrained()]
+    if not cards:
+        return "None yet."
+    lines = [
+        "| weights | network | parameters | MB | data | licence of the data | test accuracy | trained |",
+        "|---|---|---:|---:|---|---|---:|---|",
+    ]
+    for card in cards:
+        cells = (
+            f"`{card.name}`",
+            f"`{card.model}`",
+            f"{card.parameters:,}",
+            f"{card.weights.stat().st_size / 1e6:.2f}",
+            f"`{card.data['name']}`",
+            card.data_licence,
+            f"{card.test_accuracy:.2%} of {card.test_images:,}",
+            f"recipe `{card.recipe['name']}`, {card.epochs} epochs, {card.seconds / 60:.1f} minutes",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    for card in cards:
+        only = " For research only." if card.research_only else ""
+        commit = f"Commit {card.commit}" if card.commit else "Commit unknown"
+        born = f"{commit}, seed {card.seed}, torch {card.versions['torch']}, {card.machine['processor']}."
+        lines += ["", f"- `{card.name}`: {' '.join(card.limits)}{only} {born}"]
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
-    "docs/models.md": {"models": models},
+    "docs/models.md": {"models": models, "shipped weights": shipped},
+    "docs/reproductions.md": {"reproductions": reproductions},
 }
 
 
@@ -119,6 +190,6 @@ def update(text: str, page: str = "README.md") -> str:
 
 if __name__ == "__main__":
     for source in sys.argv[1:]:
-        print(enter(Path(source)))
+        print(*enter(Path(source)), sep="\n")
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

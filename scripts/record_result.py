@@ -23,7 +23,8 @@ def record(run: Run, results: Path = RESULTS) -> Path:
         raise CheckpointError(f"run: expected a finished run, got '{run.path}' (status '{run.status}')")
     recipe = run.recipe
     file = results / f"{recipe.name}.json"
-    entry = {name: run.record[name] for name in KEPT}
+    # Whether and when it was prolonged belongs to what a run is.
+    entry = {name: run.record[name] for name in (*KEPT, "prolonged") if name in run.record}
     entry["epochs"] = recipe.trainer.epochs
     table: dict[str, Any] = {"recipe": recipe.name, "model": recipe.model.name, "data": recipe.data.name, "runs": []}
     if file.exists():

@@ -24,7 +24,8 @@ MAY_SEE = {
     "eval": {"ops", "nn", "models", "data", "train", "viz"},
     "playground": {"ops", "nn", "models", "data", "train", "eval", "viz"},
     "bench": {"ops", "nn", "models", "data", "train", "eval", "viz", "testing"},
-    "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "bench", "testing"},
+    "reproduce": {"ops", "nn", "models", "data", "train", "eval", "viz", "bench"},
+    "cli": {"ops", "nn", "models", "data", "train", "eval", "viz", "playground", "bench", "reproduce", "testing"},
 }
 # Packages that are slow to import, or that only one layer has business with.
 ONLY_IN = {

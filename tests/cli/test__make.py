@@ -12,7 +12,7 @@ def test_a_folder_becomes_shards_that_can_be_trained_on(pictures: Path, tmp_path
     document = ask_json("data", "make", "shards", pictures, out, "shard_size=10", "channels=1")
     assert document["image_shape"] == [1, 20, 20]
     assert [entry["count"] for entry in document["parts"]["train"]] == [10, 10, 10, 6]
-    code, words, _ = ask("data", "show", "shards", f"path={out}")
+    code, words, _ = ask("data", "show", "shards", f"path={out}", "--out", tmp_path / "sheet.png")
     assert code == 0
     assert all(name in words for name in CLASSES)
     run = tmp_path / "run"

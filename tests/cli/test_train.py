@@ -61,7 +61,8 @@ def test_a_network_without_capsules_is_not_told_about_routing(cnn_run: Path, ask
         (["digits", "mnist"], "recipe: expected one name or file, got digits, mnist"),
         (
             ["--resume", "r", "x=1"],
-            "--resume: expected nothing but the run, whose folder holds its recipe, got more words",
+            "--resume: expected nothing but the run, whose folder holds its recipe, and perhaps trainer.epochs=N, "
+            "got more words",
         ),
         (["--resume", "/no/run"], "run: expected a run folder with recipe.toml and run.json, got '/no/run'"),
     ],

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.ops import Window
-from torchcaps.ops.diagnostics import coupling_entropy, logit_change, over_competitors
+from torchcaps.ops.diagnostics import coupling_entropy, logit_change, over_competitors, plane_of
 
 
 def entropy_child_by_child(coupling: torch.Tensor, window: Window) -> float:
@@ -85,3 +85,21 @@ def test_sums_are_given_at_every_position():
     values = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
     assert over_competitors(values, window).tolist() == [[[1.0, 5.0], [5.0, 4.0]]]
     assert over_competitors(values, None) is values
+
+
+def test_the_plane_holds_the_largest_votes_and_the_pose_points_right() -> None:
+    votes = torch.zeros(40, 5)
+    votes[:, 3] = torch.linspace(-1, 3, 40)
+    votes[::2, 1] = 0.5
+    plane, kept = plane_of(votes, torch.tensor([0.0, -1, 0, -1, 0]))
+    assert kept == pytest.approx(1, abs=1e-5)
+    assert float(plane[3, 0]) < -0.9
+    assert torch.allclose(plane.T @ plane, torch.eye(2), atol=1e-5)
+
+
+@pytest.mark.parametrize("votes", [torch.zeros(3, 4), torch.ones(1, 4), torch.rand(6, 1)])
+def test_the_plane_of_few_votes_is_finite(votes: torch.Tensor) -> None:
+    plane, kept = plane_of(votes, votes[0])
+    assert plane.shape == (votes.shape[1], 2)
+    assert bool(plane.isfinite().all())
+    assert 0 <= kept <= 1 + 1e-5

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from shipping import ship
 from torchcaps.bench.compare_table import summarise
+from torchcaps.models import pretrained
+from torchcaps.reproduce import list_reproductions, load_reproduction, plan
+from torchcaps.reproduce.table import summarise as summarise_network
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +35,7 @@ def result(accuracy: float, seed: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/models.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/models.md", "docs/reproductions.md"])
 def test_the_pages_show_what_was_measured(page):
     text = (ROOT / page).read_text()
     assert script("make_tables").update(text, page) == text, "run scripts/make_tables.py"
@@ -63,7 +67,7 @@ def test_a_comparison_goes_into_the_docs(tmp_path):
     tables = script("make_tables")
     assert tables.comparison(tmp_path) == "No comparison has been recorded yet."
     (tmp_path / "compare.json").write_text(json.dumps(comparison("finished")))
-    assert tables.enter(tmp_path, tmp_path, tmp_path) == tmp_path / "compare-tiny.json"
+    assert tables.enter(tmp_path, tmp_path, tmp_path) == [tmp_path / "compare-tiny.json"]
     assert (tmp_path / "compare-tiny.svg").read_text().startswith("<?xml")
     text = tables.comparison(tmp_path)
     assert text.startswith("## tiny\n\n`m` on `d`, 3 epochs, seeds 0, 1; a processor, 2 threads, torch 2.13.0")
@@ -71,8 +75,9 @@ def test_a_comparison_goes_into_the_docs(tmp_path):
     assert "(images/compare-tiny.svg)" in text
 
 
-def test_the_readme_does_not_take_a_comparison_for_a_run(tmp_path):
+def test_the_readme_takes_nothing_else_for_a_run(tmp_path):
     (tmp_path / "compare-tiny.json").write_text(json.dumps(comparison("finished")))
+    (tmp_path / "reproduce-vote_plane.json").write_text(json.dumps(reproduction()))
     assert len(script("make_tables").results(tmp_path).splitlines()) == 2
 
 
@@ -82,8 +87,72 @@ def test_a_comparison_that_is_not_finished(tmp_path):
         script("make_tables").enter(tmp_path, tmp_path, tmp_path)
 
 
+def reproduction(*changes: str) -> dict[str, Any]:
+    entry = load_reproduction("vote_plane")
+    (planned,) = plan(entry)
+    run = {**result(0.9, 0), "status": "finished", "folder": planned.folder, "measured": {}}
+    return {
+        "reproduction": entry.name,
+        "changes": list(changes),
+        "columns": [],
+        "rows": [summarise_network(entry.networks[0], [run])],
+        "pictures": {"vote_plane": "pictures/vote_plane-vote_plane.png"},
+    }
+
+
+def test_a_reproduction_goes_into_the_docs(tmp_path):
+    tables, docs = script("make_tables"), tmp_path / "docs"
+    text = tables.reproductions(tmp_path)
+    assert text.count("## ") == text.count(": not run yet.") == len(list_reproductions())
+    (tmp_path / "pictures").mkdir()
+    docs.mkdir()
+    (tmp_path / "pictures" / "vote_plane-vote_plane.png").write_bytes(b"picture")
+    (tmp_path / "reproduction-vote_plane.json").write_text(json.dumps(reproduction()))
+    assert tables.enter(tmp_path, tmp_path, docs) == [tmp_path / "reproduce-vote_plane.json"]
+    assert (docs / "reproduce-vote_plane-vote_plane.png").read_bytes() == b"picture"
+    text = tables.reproductions(tmp_path)
+    assert text.count(": not run yet.") == len(list_reproductions()) - 1
+    assert "| CapsNet |  |  |  | 3 | 12,345 | 1.5 | 1 | 2 cores, a processor |" in text
+    assert "(images/reproduce-vote_plane-vote_plane.png)" in text
+
+
+def test_a_trial_does_not_go_into_the_docs(tmp_path):
+    (tmp_path / "reproduction-vote_plane.json").write_text(json.dumps(reproduction("trainer.epochs=1")))
+    with pytest.raises(ValueError, match=r"expected the recipes as they are, got changed ones \(trainer\.epochs=1\)"):
+        script("make_tables").enter(tmp_path, tmp_path, tmp_path)
+
+
+def test_a_folder_with_nothing_to_enter(tmp_path):
+    with pytest.raises(ValueError, match=r"expected compare\.json or reproduction-NAME\.json, got a folder without"):
+        script("make_tables").enter(tmp_path, tmp_path, tmp_path)
+
+
+def test_every_result_of_a_reproduction_has_its_pictures():
+    for file in (ROOT / "results").glob("reproduce-*.json"):
+        for name in json.loads(file.read_text())["pictures"]:
+            assert (ROOT / "docs" / "images" / f"{file.stem}-{name}.png").exists()
+
+
 def test_a_row_has_mean_and_deviation(tmp_path):
     runs = [result(0.97, 0), result(0.99, 1)]
     (tmp_path / "a.json").write_text(json.dumps({"recipe": "a", "model": "m", "data": "d", "runs": runs}))
     line = script("make_tables").results(tmp_path).splitlines()[-1]
     assert line == "| `a` | `m` | 12,345 | 3 | 98.00 ± 1.41 % | 2 | 1.5 | 2 cores, a processor |"
+
+
+def test_shipped_weights_stand_with_their_cards(tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    tables = script("make_tables")
+    assert tables.shipped() == "None yet."
+    ship(tmp_path, "mnist", commit="0123abc")
+    ship(tmp_path, "toys", model="cnn_small", options={}, research_only=True, data_licence="research use only")
+    lines = tables.shipped().splitlines()
+    size = (tmp_path / "mnist.safetensors").stat().st_size / 1e6
+    assert lines[2] == (
+        f"| `mnist` | `capsnet_small` | 573,969 | {size:.2f} | `mnist` | CC BY-SA 3.0 | 99.12% of 10,000 | "
+        "recipe `digits`, 5 epochs, 2.0 minutes |"
+    )
+    assert (
+        "- `mnist`: Light digits on black. Not for letters. Commit 0123abc, seed 7, torch 2.13.0, a processor." in lines
+    )
+    assert lines[-1].startswith("- `toys`: Light digits on black. Not for letters. For research only. Commit unknown, ")

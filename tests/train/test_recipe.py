@@ -86,6 +86,7 @@ def test_all_mistakes_in_one_error():
     [
         (["data.name=digit"], "data.name: unknown data set 'digit'; did you mean 'digits'"),
         (["loss.name=margins"], "loss.name: unknown loss 'margins'; did you mean 'margin'"),
+        (["optim.average=1"], "optim.average: expected a number below 1, got 1.0"),
         (["trainer.devices=3"], "data.batch_size: expected a multiple of trainer.devices = 3, got 64"),
     ],
 )

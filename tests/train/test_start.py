@@ -384,3 +384,64 @@ def test_a_model_without_classes_is_chosen_by_its_loss(recipe, tmp_path):
     assert run.results["best"]["val_loss"] == min(metrics["val_loss"])
     assert set(run.results) == {"test_loss", "test_images", "best", "final"}
     assert run.results["test_loss"] > 0
+
+
+def test_averaged_weights_are_validated_and_kept(recipe, tmp_path, monkeypatch):
+    seen: list[dict[str, torch.Tensor]] = []
+    whole_step = TrainModule.optimizer_step
+
+    def copied(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+        return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def watched(self, *args, **options):
+        if not seen:
+            seen.append(copied(self.model))
+        whole_step(self, *args, **options)
+        seen.append(copied(self.model))
+
+    monkeypatch.setattr(TrainModule, "optimizer_step", watched)
+    run = start(recipe("optim.average=0.2", "trainer.epochs=1"), tmp_path / "run")
+    mean, *steps = seen
+    for number, weights in enumerate(steps, start=1):
+        share = max(0.8, 10 / (9 + number))
+        mean = {name: old + share * (weights[name] - old) for name, old in mean.items()}
+    kept = load_file(run.weights)
+    assert len(steps) == 3
+    assert not torch.equal(kept["head.weight"], steps[-1]["head.weight"])
+    for name, tensor in kept.items():
+        torch.testing.assert_close(tensor, mean[name])
+
+
+@pytest.mark.parametrize("step", [2, 4, 5])
+def test_a_killed_run_with_averaged_weights_ends_the_same(recipe, tmp_path, monkeypatch, step):
+    changes = [*CNN, "optim.average=0.9"]
+    whole = start(recipe(*changes), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", step)
+        with pytest.raises(Killed):
+            start(recipe(*changes), tmp_path / "run")
+    run = resume(tmp_path / "run")
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    assert same_rows(run, whole)
+
+
+def test_a_finished_run_is_prolonged(recipe, tmp_path):
+    short = start(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
+    assert short.status == "finished"
+    longer = resume(tmp_path / "run", epochs=4)
+    assert longer.status == "finished"
+    metrics = longer.metrics()
+    assert metrics["epoch"] == [1, 2, 3, 4]
+    # The schedule starts again from where it would have been, and ends at 0.
+    assert metrics["lr"][1] == 0 < metrics["lr"][2]
+    assert metrics["lr"][3] == 0
+    assert longer.results["final"]["epoch"] == 4
+    entry = longer.record["prolonged"][0]
+    assert (entry["from"], entry["to"]) == (2, 4)
+    assert Run.open(tmp_path / "run").recipe.trainer.epochs == 4
+
+
+def test_a_run_is_not_made_shorter(recipe, tmp_path):
+    start(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"trainer\.epochs: expected at least the 2 that the run was to have, got 1"):
+        resume(tmp_path / "run", epochs=1)

@@ -30,6 +30,8 @@ class Outer:
     maybe: str | None = None
     on: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    many: list[Inner] = field(default_factory=list)
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 def problems_of(table: dict[str, Any]) -> list[str]:
@@ -45,6 +47,14 @@ def test_builds_nested_tables_and_turns_whole_numbers_into_floats():
     assert built == Outer("x", Inner(rate=2.0), options={"free": [1]})
     assert built is not None
     assert type(built.inner.rate) is float
+
+
+def test_lists_and_tables_of_one_kind():
+    problems: list[str] = []
+    built = build(Outer, {"name": "x", "many": [{"width": 2}, {}], "rates": {"a": 1}}, problems)
+    assert built == Outer("x", many=[Inner(width=2), Inner()], rates={"a": 1.0})
+    assert built is not None
+    assert type(built.rates["a"]) is float
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,10 @@ def test_builds_nested_tables_and_turns_whole_numbers_into_floats():
         ({"name": "x", "maybe": 1}, "maybe: expected a string, got 1"),
         ({"name": "x", "on": 1}, "on: expected true or false, got 1"),
         ({"name": "x", "options": 1}, "options: expected a table, got 1"),
+        ({"name": "x", "many": {}}, "many: expected a list, got {}"),
+        ({"name": "x", "many": [{}, {"width": 0}]}, "many[1].width: expected at least 1, got 0"),
+        ({"name": "x", "many": [3]}, "many[0]: expected a table, got 3"),
+        ({"name": "x", "rates": {"a": "b"}}, "rates.a: expected a number, got 'b'"),
     ],
 )
 def test_names_each_mistake(table, problem):

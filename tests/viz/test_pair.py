@@ -17,8 +17,18 @@ def test_image_and_reconstruction_stand_side_by_side() -> None:
     np.testing.assert_allclose(pixels[:, 6:, 0], reconstruction[0].numpy())
 
 
+def test_two_reconstructions_are_red_and_green() -> None:
+    image, both = torch.zeros(1, 4, 5), torch.zeros(2, 1, 4, 5)
+    both[0, 0, 1, 1] = both[1, 0, 2, 2] = 1
+    (axes,) = viz.pair(image, both).axes
+    pixels = np.asarray(axes.images[0].get_array())[:, 6:]
+    assert (pixels[1, 1].tolist(), pixels[2, 2].tolist()) == ([1, 0, 0], [0, 1, 0])
+
+
 def test_wrong_shapes_are_named() -> None:
     with pytest.raises(ShapeError, match=r"^image: expected \[C, H, W\], got \(4, 5\) \(2 axes\)$"):
         viz.pair(torch.rand(4, 5), torch.rand(4, 5))
     with pytest.raises(ShapeError, match=r"^reconstruction: expected \(1, 4, 5\), got \(1, 4, 4\)$"):
         viz.pair(torch.rand(1, 4, 5), torch.rand(1, 4, 4))
+    with pytest.raises(ShapeError, match=r"^reconstruction: expected \(2, 1, 4, 5\), got \(3, 1, 4, 5\)$"):
+        viz.pair(torch.rand(1, 4, 5), torch.rand(3, 1, 4, 5))

@@ -10,16 +10,30 @@ from collections.abc import Sequence
 
 from torchcaps import __version__
 from torchcaps._registry import nearest
-from torchcaps.cli import bench, compare, data, eval, info, models, play, predict, recipes, routers, show, train
-from torchcaps.cli._verb import Verb
+from torchcaps.cli import (
+    bench,
+    compare,
+    data,
+    eval,
+    info,
+    models,
+    play,
+    predict,
+    recipes,
+    reproduce,
+    routers,
+    show,
+    train,
+)
+from torchcaps.cli._verb import STOPPED, Verb
 from torchcaps.errors import ConfigError, TorchcapsError
 
 VERBS: dict[str, Verb] = {
     module.VERB.name: module.VERB
-    for module in (train, eval, predict, show, play, compare, models, routers, data, recipes, bench, info)
+    for module in (train, eval, predict, show, play, compare, reproduce, models, routers, data, recipes, bench, info)
 }
 
-MISTAKE, FAILURE, INTERRUPTED, BROKEN_PIPE = 2, 1, 130, 141
+MISTAKE, FAILURE, BROKEN_PIPE = 2, 1, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        return INTERRUPTED
+        return STOPPED
     except Exception as error:
         if debug:
             raise

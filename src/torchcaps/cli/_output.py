@@ -58,12 +58,17 @@ class Output:
         if self.as_json:
             print(json.dumps(_clean(document), indent=2, allow_nan=False, ensure_ascii=False, default=str))
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether long work says how far it is: not where stdout is for the document, and not where quiet was asked."""
+        return not (self.as_json or self.quiet)
+
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """A bar on stderr that vanishes when it is done; the function that it gives takes (done, total)."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        silent = self.as_json or self.quiet or not self._errors.is_terminal
+        silent = not (self.shows_progress and self._errors.is_terminal)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(complete_style=ACCENT, finished_style=ACCENT, pulse_style=ACCENT),

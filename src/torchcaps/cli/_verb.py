@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from torchcaps.cli._output import Output
 
 
+# The exit code after Ctrl-C, as shells have it.
+STOPPED = 130
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises what a user got wrong instead of ending the process."""
 

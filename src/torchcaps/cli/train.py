@@ -6,15 +6,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from torchcaps.cli._verb import Verb
+from torchcaps.cli._verb import STOPPED, Verb
 from torchcaps.cli._words import program
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
     from torchcaps.train import Run
-
-STOPPED = 130
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -24,7 +22,11 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="RECIPE key=value",
         help="the name or TOML file of a recipe (`torchcaps recipes` lists them; default: digits), and changes to it",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped, in its own folder")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was stopped, in its own folder; with trainer.epochs=N to so many epochs in all",
+    )
     parser.add_argument("--out", metavar="DIR", help="the folder of the run (default: a new one in runs/)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -32,16 +34,15 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     names = [word for word in args.words if "=" not in word]
     changes = [word for word in args.words if "=" in word]
-    if args.resume is not None and (args.words or args.out is not None):
-        raise ConfigError("--resume: expected nothing but the run, whose folder holds its recipe, got more words")
+    epochs = None if args.resume is None else _epochs(changes, others=bool(names) or args.out is not None)
     if len(names) > 1:
         raise ConfigError(f"recipe: expected one name or file, got {', '.join(names)}")
     from torchcaps.train import DEFAULT_RECIPE, load_recipe, resume, start
 
-    progress = not (args.json or args.quiet)
+    progress = out.shows_progress
     with out.stdout_kept():
         if args.resume is not None:
-            run = resume(args.resume, progress=progress)
+            run = resume(args.resume, epochs=epochs, progress=progress)
         else:
             run = start(load_recipe(names[0] if names else DEFAULT_RECIPE, changes), args.out, progress=progress)
     if run.status != "finished":
@@ -50,6 +51,19 @@ def _run(args: Namespace, out: Output) -> int:
         return STOPPED
     _finish(run, out)
     return 0
+
+
+def _epochs(changes: list[str], others: bool) -> int | None:
+    """How many epochs a run is to have when it goes on; None for as many as it was to have."""
+    match [change.partition("=") for change in changes]:
+        case [] if not others:
+            return None
+        case [("trainer.epochs", _, number)] if not others and number.isdecimal():
+            return int(number)
+    raise ConfigError(
+        "--resume: expected nothing but the run, whose folder holds its recipe, and perhaps trainer.epochs=N, "
+        "got more words"
+    )
 
 
 def _finish(run: Run, out: Output) -> None:

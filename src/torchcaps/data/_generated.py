@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torchcaps.data._draws import uniforms
 from torchcaps.data.digits import load_digits
-from torchcaps.data.image_data import ImageData
+from torchcaps.data.drawn import DrawnData
+from torchcaps.data.image_data import Batch, ImageData
 from torchcaps.data.loader import mix_seed
 from torchcaps.data.mnist import load_mnist
 from torchcaps.errors import ConfigError
@@ -38,6 +41,34 @@ def copies_in(split: str, train: int, test: int, names: tuple[str, str]) -> int:
         if count < 1:
             raise ConfigError(f"{name}: expected a count of at least 1, got {count}")
     return train if split.startswith("train") else test
+
+
+class Copies:
+    """Draws samples of one digit each: sample n is made of digit n // copies, with random numbers of its own."""
+
+    def __init__(self, digits: ImageData, copies: int, key: int) -> None:
+        self.digits = digits
+        self.copies = copies
+        self.key = key
+
+    def drawn(self, numbers: Tensor, count: int) -> tuple[Tensor, Tensor, NDArray[np.float64]]:
+        """The digits [n, 1, 28, 28], their labels [n], and so many random numbers for each sample, [n, count]."""
+        chosen = numbers // self.copies  # [n]
+        return self.digits.images[chosen], self.digits.labels[chosen], uniforms(self.key, numbers.numpy(), count)
+
+
+Drawing = Callable[[ImageData, int, int], Callable[[Tensor], Batch]]
+
+
+def load_copies(
+    name: str, kind: Drawing, split: str, *, source: str, copies: int, test_copies: int, seed: int, style: str = ""
+) -> DrawnData:
+    """One part of a data set in which each digit gives `copies` samples in training and `test_copies` elsewhere."""
+    digits = load_source(source, split)
+    count = copies_in(split, copies, test_copies, ("copies", "test_copies"))
+    origin = f"drawn from {digits.name} ({digits.origin}){style}"
+    drawing = kind(digits, count, stream(name, split, seed))
+    return DrawnData(name, split, digits.class_names, origin, len(digits) * count, drawing)
 
 
 def other_class(labels: NDArray[np.int64], sizes: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data._draws import uniforms
-from torchcaps.data._generated import Source, copies_in, load_source, stream, whole
+from torchcaps.data._generated import Copies, Source, load_copies, whole
 from torchcaps.data.datasets import DATASETS, Dataset
 from torchcaps.data.drawn import DrawnData
-from torchcaps.data.image_data import Batch, ImageData
+from torchcaps.data.image_data import Batch
 from torchcaps.data.transforms import shift
 
 SIDE = 40
@@ -32,34 +31,23 @@ def load_affine_mnist(
 
     `meta` holds the map of each: `degrees` (anticlockwise), `slope`, `factor`.
     """
-    digits = load_source(source, split)
-    count = copies_in(split, copies, test_copies, ("copies", "test_copies"))
-    drawing = Moved(digits, count, stream("affine_mnist", split, seed))
-    origin = f"drawn from {digits.name} ({digits.origin}), in the style of affNIST"
-    return DrawnData("affine_mnist", split, digits.class_names, origin, len(digits) * count, drawing)
+    options = {"source": source, "copies": copies, "test_copies": test_copies, "seed": seed}
+    return load_copies("affine_mnist", Moved, split, **options, style=", in the style of affNIST")
 
 
-class Moved:
-    """Draws the samples: digit n // copies, mapped about the middle of the canvas, then moved by whole pixels."""
-
-    def __init__(self, digits: ImageData, copies: int, key: int) -> None:
-        self.digits = digits
-        self.copies = copies
-        self.key = key
+class Moved(Copies):
+    """Maps each digit about the middle of the canvas, then moves it by whole pixels."""
 
     def __call__(self, numbers: Tensor) -> Batch:
-        chosen = numbers // self.copies  # [n]
-        random = uniforms(self.key, numbers.numpy(), 5)  # [n, 5]
+        chosen, labels, random = self.drawn(numbers, 5)  # [n, 1, 28, 28], [n], [n, 5]
         degrees, slope = DEGREES * (2 * random[:, 0] - 1), SLOPE * (2 * random[:, 1] - 1)  # [n]
         factor = 1 + SCALE * (2 * random[:, 2] - 1)  # [n]
-        digits = self.digits.images[chosen].numpy()  # [n, 1, 28, 28]
-        parts = (slice(start, start + _AT_ONCE) for start in range(0, max(1, len(chosen)), _AT_ONCE))
+        digits = chosen.numpy()  # [n, 1, 28, 28]
+        parts = (slice(start, start + _AT_ONCE) for start in range(0, max(1, len(digits)), _AT_ONCE))
         mapped = np.concatenate([map_images(digits[at], degrees[at], slope[at], factor[at]) for at in parts])
         images = move_inside(torch.from_numpy(mapped), random[:, 3:])  # [n, 1, 40, 40]
         meta = {"degrees": degrees, "slope": slope, "factor": factor}
-        return Batch(
-            images, self.digits.labels[chosen], None, {name: torch.from_numpy(value) for name, value in meta.items()}
-        )
+        return Batch(images, labels, None, {name: torch.from_numpy(value) for name, value in meta.items()})
 
 
 def map_images(images: np.ndarray, degrees: np.ndarray, slope: np.ndarray, factor: np.ndarray) -> np.ndarray:

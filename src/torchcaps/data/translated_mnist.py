@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torchcaps.data._draws import uniforms
-from torchcaps.data._generated import Source, copies_in, load_source, place, stream, whole
+from torchcaps.data._generated import Copies, Source, load_copies, place, whole
 from torchcaps.data.datasets import DATASETS, Dataset
 from torchcaps.data.drawn import DrawnData
-from torchcaps.data.image_data import Batch, ImageData
+from torchcaps.data.image_data import Batch
 
 SIDE = 40
 
@@ -23,28 +22,17 @@ def load_translated_mnist(
 
     `meta` holds the corner of the digit's box of 28x28, `top` and `left`, from 0 to 12.
     """
-    digits = load_source(source, split)
-    count = copies_in(split, copies, test_copies, ("copies", "test_copies"))
-    drawing = Placed(digits, count, stream("translated_mnist", split, seed))
-    origin = f"drawn from {digits.name} ({digits.origin})"
-    return DrawnData("translated_mnist", split, digits.class_names, origin, len(digits) * count, drawing)
+    options = {"source": source, "copies": copies, "test_copies": test_copies, "seed": seed}
+    return load_copies("translated_mnist", Placed, split, **options)
 
 
-class Placed:
-    """Draws the samples: digit n // copies, wherever it fits."""
-
-    def __init__(self, digits: ImageData, copies: int, key: int) -> None:
-        self.digits = digits
-        self.copies = copies
-        self.key = key
+class Placed(Copies):
+    """Puts each digit wherever it fits."""
 
     def __call__(self, numbers: Tensor) -> Batch:
-        chosen = numbers // self.copies  # [n]
-        images = self.digits.images[chosen]  # [n, 1, 28, 28]
-        random = uniforms(self.key, numbers.numpy(), 2)  # [n, 2]
+        images, labels, random = self.drawn(numbers, 2)  # [n, 1, 28, 28], [n], [n, 2]
         tops, lefts = (whole(random[:, k], SIDE - images.shape[k - 2] + 1) for k in range(2))  # [n]
-        placed = place(images, tops, lefts, SIDE, SIDE)  # [n, 1, 40, 40]
-        return Batch(placed, self.digits.labels[chosen], None, {"top": tops, "left": lefts})
+        return Batch(place(images, tops, lefts, SIDE, SIDE), labels, None, {"top": tops, "left": lefts})
 
 
 DATASETS.add(

@@ -1,4 +1,4 @@
-"""A routing in numbers: how undecided its children are, how far an iteration moved them, what fell to each parent."""
+"""A routing in numbers: how undecided its children are, how far an iteration moved them, where their votes lie."""
 
 from __future__ import annotations
 
@@ -64,3 +64,23 @@ def over_competitors(values: Tensor, window: Window | None) -> Tensor:
     flat = values.reshape(values.shape[0], -1, len(seen), types)  # [R, B, H'*W'*K*K, I]
     total = flat.new_zeros(*flat.shape[:2], window.grid[0] * window.grid[1], types)  # [R, B, H*W, I]
     return total.index_add(2, seen, flat)[:, :, seen].reshape(values.shape)
+
+
+def plane_of(votes: Tensor, pose: Tensor) -> tuple[Tensor, float]:
+    """The plane through zero in which votes [I, D] are largest, [D, 2], and the share of their squares that lies in it.
+
+    Through zero, since routing by agreement goes by directions; the pose [D] points to the right of it.
+
+    >>> plane, kept = plane_of(torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]]), torch.tensor([1.0, 1.0, 5.0]))
+    >>> plane.T.tolist(), kept
+    ([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]], 1.0)
+    """
+    size = votes.shape[-1]
+    _, values, directions = torch.linalg.svd(votes, full_matrices=False)  # [n], [n, D]
+    plane = votes.new_zeros(size, 2)  # [D, 2]
+    found = min(2, len(values))
+    plane[:, :found] = directions[:found].T
+    signs = (pose @ plane).sign()  # [2]
+    plane = plane * torch.where(signs == 0, torch.ones_like(signs), signs)  # [D, 2]
+    square = values.square()  # [n]
+    return plane, float(square[:2].sum() / square.sum().clamp(min=1e-12))

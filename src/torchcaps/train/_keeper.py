@@ -84,7 +84,7 @@ class Keeper(Callback):
             row |= self.vitals(pl_module.model, pl_module.loss) if pl_module.model.classifies else {}
         self.rows = [*self.rows, row]
         if not self.best or _goodness(row) > _goodness(self.best):
-            weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.model.state_dict().items()}
+            weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.answering.state_dict().items()}
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:
             write_metrics(self.folder, self.rows)

@@ -19,7 +19,7 @@ from torchcaps.train._fit import fit
 from torchcaps.train._keeper import Stopped
 from torchcaps.train._record import commit, machine, versions
 from torchcaps.train.module import make_loss, make_model
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import Recipe, from_anywhere
 from torchcaps.train.run import Run, now
 
 
@@ -43,6 +43,7 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
         seed=recipe.seed,
         image_shape=list(model.image_shape),
         num_classes=train.num_classes,
+        num_labels=train.num_labels,
         class_names=list(train.class_names),
         images={split: len(part) for split, part in data.items()},
         origin=train.origin,
@@ -57,18 +58,32 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
 
 
 @torch.random.fork_rng(devices=[])
-def resume(folder: str | Path, *, progress: bool = False) -> Run:
+def resume(folder: str | Path, *, epochs: int | None = None, progress: bool = False) -> Run:
     """Go on with a run that was stopped or killed, from its newest checkpoint.
 
     It ends with the weights that it would have had unbroken, bit for bit on the same machine with as many threads. A
-    run that is finished is given back as it is: its status says so.
+    run that is finished is given back as it is: its status says so. With more `epochs` in all than the run was to
+    have it is prolonged: the schedule of the learning rate then reaches to the new end, and run.json tells of it.
     """
     run = Run.open(folder)
+    if epochs is not None and epochs != run.recipe.trainer.epochs:
+        run = _prolong(run, epochs)
     if run.status == "finished":
         return run
     _check_main_guard(run.recipe)
     run.update_record(resumed=[*run.record["resumed"], now()])
     return _go(run, progress)
+
+
+def _prolong(run: Run, epochs: int) -> Run:
+    planned = run.recipe.trainer.epochs
+    if epochs < planned:
+        raise ConfigError(f"trainer.epochs: expected at least the {planned} that the run was to have, got {epochs}")
+    with run.locked():
+        run = run.change(replace(run.recipe, trainer=replace(run.recipe.trainer, epochs=epochs)))
+        entry = {"from": planned, "to": epochs, "at": now()}
+        run.update_record(status="stopped", prolonged=[*run.record.get("prolonged", []), entry])
+    return run
 
 
 def _go(run: Run, progress: bool) -> Run:
@@ -128,14 +143,6 @@ def _test(run: Run) -> dict[str, Any]:
     for images, labels, *_ in batches:
         right += int(right_answers(model(images.to(device)).activations.cpu(), labels).sum())
     return {"test_accuracy": right / len(data), "test_errors": len(data) - right, "test_images": len(data)}
-
-
-def from_anywhere(recipe: Recipe) -> Recipe:
-    """The recipe with the path of its data made absolute, so that the run can be used from any folder."""
-    options = dict(recipe.data.options)
-    if isinstance(options.get("path"), str):
-        options["path"] = str(Path(options["path"]).absolute())
-    return replace(recipe, data=replace(recipe.data, options=options))
 
 
 def _check_main_guard(recipe: Recipe) -> None:

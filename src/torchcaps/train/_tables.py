@@ -15,7 +15,14 @@ from torchcaps._registry import nearest
 from torchcaps.errors import ConfigError, TorchcapsError
 
 T = TypeVar("T")
-_WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
+_WORDS = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+}
 
 
 def build(cls: type[T], table: Mapping[str, Any], problems: list[str], at: str = "") -> T | None:
@@ -53,10 +60,18 @@ def _check(value: Any, hint: Any, bounds: Mapping[str, Any], problems: list[str]
         problems.append(f"{at}: expected at least {bounds['least']}, got {value!r}")
     elif "above" in bounds and value <= bounds["above"]:
         problems.append(f"{at}: expected a number above {bounds['above']}, got {value!r}")
+    elif get_origin(hint) is list:
+        inner = get_args(hint)[0]
+        return [_check(item, inner, {}, problems, f"{at}[{place}]") for place, item in enumerate(value)]
+    elif get_origin(hint) is dict:
+        inner = get_args(hint)[1]
+        return {key: _check(item, inner, {}, problems, f"{at}.{key}") for key, item in value.items()}
     return float(value) if hint is float and type(value) is int else value
 
 
 def _fits(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
     origin = get_origin(hint)
     if origin is Literal:
         return value in get_args(hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
@@ -45,7 +46,7 @@ class TrainModule(LightningModule):
     """A model with its loss and optimiser: loss = classification + reconstruction, the decoder masked by the label.
 
     A model that does not classify brings its own objective. `totals` sums loss, right answers and images of the pass
-    that is under way; `means` makes a row of it.
+    that is under way; `means` makes a row of it. Where weights are averaged, `averaged` is the mean so far.
     """
 
     def __init__(self, model: ImageModel, recipe: Recipe, total_steps: int) -> None:
@@ -60,49 +61,72 @@ class TrainModule(LightningModule):
         # A decoder that nobody trains must not wait for gradients in the other processes.
         if model.decoder is not None and not self.reconstruction.weight:
             model.decoder.requires_grad_(False)
+        self.averaged = copy.deepcopy(model).requires_grad_(False) if recipe.optim.average else None
         self.totals = {"train": torch.zeros(3), "val": torch.zeros(3)}
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Dropout and the like follow from seed, step and process alone, so that no generator has to be saved.
         torch.manual_seed(mix_seed(self.recipe.seed, self.global_step, self.global_rank))
 
+    @property
+    def answering(self) -> ImageModel:
+        """The network that is validated and kept: the mean of the weights where there is one."""
+        return self.model if self.averaged is None else self.averaged
+
+    def optimizer_step(self, *args: Any, **options: Any) -> None:
+        super().optimizer_step(*args, **options)
+        # Here and not at the end of the batch: a checkpoint may be written before that.
+        if self.averaged is not None:
+            self._average(self.averaged)
+
+    @torch.no_grad()
+    def _average(self, averaged: ImageModel) -> None:
+        # The first steps are soon forgotten, so that the mean does not hang on weights that know nothing.
+        share = max(1 - self.recipe.optim.average, 10 / (10 + self.global_step))
+        current = self.model.state_dict()
+        for name, mean in averaged.state_dict().items():
+            if mean.is_floating_point():
+                mean.lerp_(current[name], share)
+            else:
+                mean.copy_(current[name])
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self._step("train", batch)
+        return self._step("train", self.model, batch)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         # With several processes the last batch may leave one without an image.
         if len(batch[1]):
             # What an objective draws must be the same in every epoch, so that epochs can be compared.
             seed = mix_seed(self.recipe.seed, batch_idx, self.global_rank)
-            self._step("val", batch, torch.Generator().manual_seed(seed))
+            self._step("val", self.answering, batch, torch.Generator().manual_seed(seed))
 
-    def _step(self, part: str, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
+    def _step(self, part: str, model: ImageModel, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
         labels = batch[1]
-        if self.model.classifies:
-            loss, right = self._classify(batch)
+        if model.classifies:
+            loss, right = self._classify(model, batch)
         else:
-            loss, right = self.model.objective(batch[0], generator), labels.new_zeros(())
+            loss, right = model.objective(batch[0], generator), labels.new_zeros(())
         sums = torch.stack([loss.detach().float() * len(labels), right, right.new_tensor(len(labels))])  # [3]
         self.totals[part] = self.totals[part].to(sums.device) + sums
         return loss
 
-    def _classify(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _classify(self, model: ImageModel, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss, and how many answers are right."""
         images, labels = batch[:2]
-        capsules = self.model(images)
+        capsules = model(images)
         loss = self.loss(capsules, labels)
-        if self.model.decoder is not None and self.reconstruction.weight:
+        if model.decoder is not None and self.reconstruction.weight:
             # Where two things are in one image, each is redrawn by itself, as it looks alone.
             pairs = [(labels, images)] if labels.dim() == 1 else zip(labels.unbind(1), batch[2].unbind(1), strict=True)
             for classes, targets in pairs:
-                loss = loss + self.reconstruction(self.model.decode(capsules, classes), targets)
+                loss = loss + self.reconstruction(model.decode(capsules, classes), targets)
         return loss, right_answers(capsules.activations, labels).sum()
 
     def configure_optimizers(self) -> Any:
         optim: OptimRecipe = self.recipe.optim
         # One pass over the parameters; the default makes a pass for each of its operations.
         options = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": True}
-        optimiser = _OPTIMISERS[optim.name](self.parameters(), **options)
+        optimiser = _OPTIMISERS[optim.name](self.model.parameters(), **options)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: lr_factor(optim, step, self.total_steps))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib import resources
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from torchcaps._registry import nearest
 from torchcaps.data import DATASETS, Augment
-from torchcaps.errors import ConfigError, UnknownNameError
+from torchcaps.errors import ConfigError
 from torchcaps.models import MODELS
 from torchcaps.nn import LOSSES
-from torchcaps.train._tables import build, dump, override
+from torchcaps.train._shipped import build_all, parse_table, read_table, shipped_names
+from torchcaps.train._tables import dump, override
 
 DEFAULT_RECIPE = "digits"
 
@@ -54,7 +53,11 @@ class LossRecipe:
 
 @dataclass(frozen=True)
 class OptimRecipe:
-    """The optimiser and its learning rate over the steps; `decay` and `decay_every` are the exponential schedule's."""
+    """The optimiser and its learning rate over the steps; `decay` and `decay_every` are the exponential schedule's.
+
+    With `average` above 0 the network that is validated and kept is a running mean of the weights: after each step
+    this share of it stays (0.999 looks back over some thousand steps).
+    """
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = field(default=0.001, metadata={"above": 0})
@@ -63,6 +66,11 @@ class OptimRecipe:
     schedule: Literal["constant", "exponential", "cosine"] = "constant"
     decay: float = field(default=0.96, metadata={"above": 0})
     decay_every: int = field(default=2000, metadata={"least": 1})
+    average: float = field(default=0.0, metadata={"least": 0})
+
+    def __post_init__(self) -> None:
+        if self.average >= 1:
+            raise ConfigError(f"average: expected a number below 1, got {self.average!r}")
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def list_recipes() -> list[str]:
     >>> "digits" in list_recipes()
     True
     """
-    return sorted(Path(entry.name).stem for entry in _shipped().iterdir() if entry.name.endswith(".toml"))
+    return shipped_names("recipe")
 
 
 def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = ()) -> Recipe:
@@ -126,7 +134,7 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
     Unknown keys, wrong types, impossible values and unknown names of models, data sets and losses are all reported at
     once, in one ConfigError.
     """
-    table = _read(source)
+    table = read_table("recipe", source)
     problems: list[str] = []
     # Names first: a new name takes the options of the old one away, but none that are given beside it.
     for text in sorted(overrides, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
@@ -135,35 +143,20 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
         except ConfigError as error:
             problems.append(str(error))
     problems += _unknown_names(table)
-    return _finish(table, problems, f"recipe '{source}'")
+    return build_all(Recipe, table, problems, f"recipe '{source}'")
 
 
 def parse_recipe(text: str, origin: str = "recipe") -> Recipe:
     """A recipe from TOML text; `origin` is what an error calls it."""
-    return _finish(_parse(text, origin), [], origin)
+    return build_all(Recipe, parse_table(text, origin), [], origin)
 
 
-def _shipped() -> Any:
-    return resources.files("torchcaps") / "recipes"
-
-
-def _read(source: str | Path) -> dict[str, Any]:
-    path = Path(source)
-    if path.suffix == ".toml":
-        try:
-            return _parse(path.read_text(encoding="utf-8"), f"recipe '{source}'")
-        except OSError as error:
-            raise ConfigError(f"recipe: expected a TOML file, got '{source}' ({error.strerror})") from None
-    if str(source) not in list_recipes():
-        raise UnknownNameError(f"unknown recipe '{source}'{nearest(str(source), list_recipes())}")
-    return _parse((_shipped() / f"{source}.toml").read_text(encoding="utf-8"), f"recipe '{source}'")
-
-
-def _parse(text: str, origin: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{origin}: expected TOML, got something else ({error})") from None
+def from_anywhere(recipe: Recipe) -> Recipe:
+    """The recipe with the path of its data made absolute, so that the run can be used from any folder."""
+    options = dict(recipe.data.options)
+    if isinstance(options.get("path"), str):
+        options["path"] = str(Path(options["path"]).absolute())
+    return replace(recipe, data=replace(recipe.data, options=options))
 
 
 def _unknown_names(table: Mapping[str, Any]) -> list[str]:
@@ -174,10 +167,3 @@ def _unknown_names(table: Mapping[str, Any]) -> list[str]:
         if isinstance(name, str) and name not in registry:
             problems.append(f"{part}.name: unknown {registry.kind} '{name}'{nearest(name, registry)}")
     return problems
-
-
-def _finish(table: Mapping[str, Any], problems: list[str], origin: str) -> Recipe:
-    recipe = build(Recipe, table, problems)
-    if recipe is None or problems:
-        raise ConfigError(f"{origin}: " + "\n  ".join(["", *problems] if len(problems) > 1 else problems))
-    return recipe

@@ -76,6 +76,11 @@ class Run:
             raise CheckpointError(f"run: expected a run folder with recipe.toml and run.json, got '{path}'")
         return cls(path, parse_recipe(file.read_text(encoding="utf-8"), str(file)))
 
+    def change(self, recipe: Recipe) -> Run:
+        """The same folder with another recipe."""
+        write_atomically(self.path / "recipe.toml", recipe.to_toml())
+        return Run(self.path, recipe)
+
     @property
     def record(self) -> dict[str, Any]:
         """What run.json says: status, seed, versions, commit, machine, times, results."""

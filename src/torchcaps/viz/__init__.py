@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from torchcaps.viz.answers import answers
 from torchcaps.viz.comparison import comparison
 from torchcaps.viz.confusion import confusion
 from torchcaps.viz.contact_sheet import contact_sheet
@@ -9,15 +10,20 @@ from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
 from torchcaps.viz.findings import findings
+from torchcaps.viz.lines import Points, lines
 from torchcaps.viz.overlays import overlays
 from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.phases import phases
 from torchcaps.viz.reconstructions import reconstructions
 from torchcaps.viz.transformations import transformations
+from torchcaps.viz.vote_plane import VoteView, vote_plane
 
 __all__ = [
     "Figure",
+    "Points",
+    "VoteView",
+    "answers",
     "comparison",
     "confusion",
     "contact_sheet",
@@ -25,10 +31,12 @@ __all__ = [
     "curves",
     "diagnostics",
     "findings",
+    "lines",
     "overlays",
     "pair",
     "perturbations",
     "phases",
     "reconstructions",
     "transformations",
+    "vote_plane",
 ]

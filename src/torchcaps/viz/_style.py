@@ -18,6 +18,8 @@ ACCENT, WARM = "#0f6292", "#c8550b"
 SHADES = LinearSegmentedColormap.from_list("torchcaps", ["#ffffff", "#cfe3ef", "#63a8cd", ACCENT])
 # Orange below, white at, blue above a middle value.
 AROUND = LinearSegmentedColormap.from_list("around", ["#d9762f", "#f5d9c3", "#ffffff", "#c9e0ee", ACCENT])
+# Where there are several lines: the colours differ in lightness too, and the markers where there is no colour at all.
+_LINES = ((ACCENT, "o"), (WARM, "s"), (INK, "^"), (MUTED, "D"), ("#c9a227", "v"))
 
 DPI = 160
 TITLE: dict[str, Any] = {"fontsize": 10.5, "color": INK, "loc": "left", "pad": 8}
@@ -49,6 +51,17 @@ def frameless(axes: Axes) -> Axes:
     axes.set_xticks([])
     axes.set_yticks([])
     return axes
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """How the line of this number looks; colour, marker and, after some, dashes tell it from the others.
+
+    >>> line_style(0)["color"] == ACCENT
+    True
+    """
+    colour, marker = _LINES[number % len(_LINES)]
+    dashes = ("-", "--", ":")[number // len(_LINES) % 3]
+    return {"color": colour, "marker": marker, "linestyle": dashes, "linewidth": 1.5, "markersize": 4}
 
 
 def shorten(name: str, length: int = 12) -> str:

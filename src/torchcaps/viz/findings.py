@@ -8,10 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from torchcaps.errors import ShapeError
-from torchcaps.viz._style import ACCENT, INK, LABEL, MUTED, NOTE, TITLE, WARM, calm, new_figure, shorten
-
-_COLOURS = (ACCENT, WARM, INK, MUTED, "#c9a227")
-_LINES = ("-", "--", ":")
+from torchcaps.viz._style import ACCENT, INK, LABEL, NOTE, TITLE, calm, line_style, new_figure, shorten
 
 
 def findings(
@@ -43,8 +40,7 @@ def findings(
             axes.text(value + 0.01, place, f"{value:.2%}", va="center", **NOTE)
     else:
         for number, (name, line) in enumerate(zip(names, accuracies, strict=True)):
-            colour, style = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
-            axes.plot(columns, line, color=colour, linestyle=style, marker="o", markersize=3, linewidth=1.4, label=name)
+            axes.plot(columns, line, label=name, **line_style(number))
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.set_xlabel("severity", **LABEL)
