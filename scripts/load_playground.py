@@ -3,7 +3,8 @@
     python scripts/load_playground.py RUN                    # starts a playground of its own
     python scripts/load_playground.py --url http://127.0.0.1:8017/ --clients 50 --seconds 60
 
-Every client asks one thing after the other, as a page does. Lost is whatever was not answered with 200.
+Every client asks one thing after the other, as a page does. Lost is whatever was not answered with 200. `alone_ms`
+is what each kind of question takes when a single client asks, in milliseconds, the median of several.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 MOST_CLIENTS, MOST_SECONDS = 200, 600
+# How often each kind of question is asked alone.
+TIMES = 15
 SAMPLE = {"source": {"sample": 3}}
+POSE = {"label": 3, "pose": [0.1] * 16}
+# As many as may be asked about.
+POINTS = [[math.sin(number), math.cos(7 * number)] for number in range(400)]
 # What a page asks: files, a stroke of a drawing, sliders, steps.
 ASKED: list[tuple[str, dict[str, Any] | None]] = [
     ("", None),
@@ -34,8 +42,13 @@ ASKED: list[tuple[str, dict[str, Any] | None]] = [
     ("api/draw/look", {"source": {"drawing": {"width": 2, "height": 2, "pixels": "/wD/AA=="}}}),
     ("api/draw/samples", {"count": 20}),
     ("api/pose/look", SAMPLE),
+    ("api/pose/decode", POSE),
+    ("api/pose/grid", POSE),
     ("api/pose/move", SAMPLE),
     ("api/routing/trace", {**SAMPLE, "routers": ["own", "em"]}),
+    ("api/toy/scene", {"name": "both"}),
+    ("api/toy/route", {"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1}], "upside_down": True}),
+    ("api/clusters/cluster", {"points": POINTS, "clusters": 8, "iters": 40, "covariance": "full"}),
 ]
 
 
@@ -87,7 +100,7 @@ async def _ask(client: httpx.AsyncClient, number: int, until: float, done: Load)
         asked += 1
         before = time.monotonic()
         try:
-            answer = await (client.get(path) if body is None else client.post(path, json=body))
+            answer = await _send(client, path, body)
         except httpx.HTTPError as error:
             done.lost.append(f"{path}: {type(error).__name__}")
             continue
@@ -96,6 +109,25 @@ async def _ask(client: httpx.AsyncClient, number: int, until: float, done: Load)
             done.answered += 1
         else:
             done.lost.append(f"{path}: {answer.status_code} {answer.text[:80]}")
+
+
+async def alone(url: str) -> dict[str, float]:
+    """How long each kind of question takes a single client, in milliseconds, the median of several."""
+    spent: dict[str, list[float]] = {}
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        # One round more, to begin warm.
+        for number, (path, body) in itertools.product(range(TIMES + 1), ASKED):
+            before = time.perf_counter()
+            answer = await _send(client, path, body)
+            if answer.status_code != 200:
+                raise SystemExit(f"{path}: {answer.status_code} {answer.text[:80]}")
+            if number:
+                spent.setdefault(path or "/", []).append(1000 * (time.perf_counter() - before))
+    return {path: round(median(times), 1) for path, times in spent.items()}
+
+
+async def _send(client: httpx.AsyncClient, path: str, body: dict[str, Any] | None) -> httpx.Response:
+    return await (client.get(path) if body is None else client.post(path, json=body))
 
 
 def memory_mb(pid: int) -> float | None:
@@ -139,6 +171,7 @@ def _with_server(args: argparse.Namespace) -> dict[str, Any]:
             between = memory_mb(server.pid)
             whole = asyncio.run(load(url, args.clients, args.seconds / 2))
             after = memory_mb(server.pid)
+            single = asyncio.run(alone(url))
         finally:
             server.terminate()
     whole.answered += half.answered
@@ -146,7 +179,7 @@ def _with_server(args: argparse.Namespace) -> dict[str, Any]:
     whole.latencies += half.latencies
     whole.seconds += half.seconds
     memory = [None if value is None else round(value, 1) for value in (before, between, after)]
-    return {**whole.summary(), "memory_mb": memory, "cores": os.cpu_count()}
+    return {**whole.summary(), "memory_mb": memory, "alone_ms": single, "cores": os.cpu_count()}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from typing import Any, get_args
 
 import httpx
@@ -119,19 +118,6 @@ def test_a_diagonal_covariance_is_drawn_upright_and_a_full_one_leans() -> None:
     leaning = clusters.look(clusters.Look(points=points, clusters=2, seed=1, covariance="full"))
     assert all(xy == 0 for step in upright.iterations for _, xy, _ in step.covariances)
     assert all(abs(xy) > 0.01 for _, xy, _ in leaning.iterations[-1].covariances)
-
-
-def test_an_answer_comes_at_once() -> None:
-    draw = torch.Generator().manual_seed(0)
-    points = [(x, y) for x, y in torch.rand(clusters.POINTS, 2, generator=draw).tolist()]
-    asked = clusters.Look(points=points, clusters=clusters.CLUSTERS, iters=clusters.ITERS, covariance="full")
-    # Of the processor, since others may be at work beside it; at the bounds of what may be asked.
-    spent = []
-    for _ in range(5):
-        before = time.process_time()
-        clusters.look(asked).model_dump_json()
-        spent.append(time.process_time() - before)
-    assert min(spent) < 0.1
 
 
 def open_clusters(page: Any) -> Any:

@@ -2,13 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-import torch
 
 from torchcaps.errors import ConfigError
 from torchcaps.playground import Network, address_of, create_app, listen, serve, server
@@ -186,36 +183,3 @@ def test_the_browser_is_opened_where_it_is_wanted(monkeypatch: pytest.MonkeyPatc
         serve(create_app(network), listener, open_at="http://here/")
         assert done.wait(5)
         assert (opened, sockets) == (["http://here/"], [listener] * 2)
-
-
-def test_every_answer_takes_less_than_a_tenth_of_a_second(network: Network) -> None:
-    from torchcaps.playground import draw, pose, routing
-    from torchcaps.playground.picture import Source
-
-    network.warm_up()
-    source = Source(sample=3)
-    given = pose.Given(label=3, pose=[0.1] * 16)
-    answers: dict[str, Callable[[], Any]] = {
-        "draw/look": lambda: draw.look(draw.Look(source=source), network),
-        "draw/samples": lambda: draw.samples(draw.Range(), network),
-        "pose/look": lambda: pose.look(pose.Look(source=source), network),
-        "pose/decode": lambda: pose.decode(given, network),
-        "pose/grid": lambda: pose.grid(given, network),
-        "pose/move": lambda: pose.move(pose.Move(source=source), network),
-        "routing/trace": lambda: routing.trace(routing.Ask(source=source, routers=["own", "em"], iters=10), network),
-    }
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        # The time of this thread alone: what others do on the machine does not count.
-        spent = {name: min(_seconds(answer) for _ in range(4)) for name, answer in answers.items()}
-    finally:
-        torch.set_num_threads(threads)
-    print({name: f"{1000 * seconds:.1f} ms" for name, seconds in spent.items()})
-    assert max(spent.values()) < 0.1, spent
-
-
-def _seconds(answer: Callable[[], Any]) -> float:
-    started = time.thread_time()
-    answer().model_dump_json()
-    return time.thread_time() - started

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any, get_args
 
 import httpx
@@ -126,18 +125,6 @@ def test_the_numbers_are_those_of_the_trace() -> None:
     for step, poses in zip(answer.iterations, decode(trace.poses[:, 0]), strict=True):
         for shown, pose in zip(step.poses, poses, strict=True):
             assert shown.x == pytest.approx(pose_of(pose).x, abs=1e-3)
-
-
-def test_an_answer_comes_at_once() -> None:
-    parts = toy.setting(toy.Wanted(name="upside-down")).parts
-    asked = toy.Look(parts=parts, upside_down=True)
-    # Of the processor, since others may be at work beside it.
-    spent = []
-    for _ in range(5):
-        before = time.process_time()
-        toy.look(asked).model_dump_json()
-        spent.append(time.process_time() - before)
-    assert min(spent) < 0.1
 
 
 def activation(page: Any, whole: str) -> float:

@@ -31,7 +31,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_fifty_at_once_lose_no_request(script: ModuleType) -> None:
+def test_fifty_at_once_lose_no_request_and_one_is_answered_in_every_way(script: ModuleType) -> None:
     model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()
     network = Network("fresh", "", model, in_turn(load_data("digits", "test")), cnn)
     network.warm_up()
@@ -42,10 +42,13 @@ def test_fifty_at_once_lose_no_request(script: ModuleType) -> None:
         while not server.started:
             time.sleep(0.01)
         done = asyncio.run(script.load(address_of(listener, "127.0.0.1"), 50, 2.5)).summary()
+        alone = asyncio.run(script.alone(address_of(listener, "127.0.0.1")))
         server.should_exit = True
         thread.join(timeout=20)
     assert (done["lost"], done["first_lost"]) == (0, [])
     assert done["answered"] >= 50
+    assert set(alone) == {path or "/" for path, _ in script.ASKED}
+    assert min(alone.values()) > 0
 
 
 def test_only_this_machine_is_loaded_and_only_so_much(script: ModuleType) -> None:
