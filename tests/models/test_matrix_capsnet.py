@@ -34,6 +34,15 @@ def test_every_layer_has_a_router_of_its_own():
     assert router not in own
 
 
+def test_the_class_layer_can_have_another_temperature():
+    released = {"name": "em", "schedule": "released"}
+    model = create_model(
+        "matrix_capsnet_small", image_shape=(1, 17, 17), routing=released, class_routing={**released, "scale": 0.25}
+    )
+    lower, _, last = (module.inverse_temp for module in model.modules() if isinstance(module, EMRouting))
+    assert last == tuple(value / 4 for value in lower)
+
+
 def test_without_coordinates_and_with_other_routers():
     choices: list[dict[str, Any]] = [{"coordinates": False}, {"competition": "local"}, {"routing": "dynamic"}]
     for options in choices:

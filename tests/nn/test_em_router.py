@@ -79,6 +79,12 @@ def test_errors_name_the_argument():
         EMRouting(momentum=2.0)
     with pytest.raises(ConfigError, match="iters: expected a count of at least 1, got 0"):
         EMRouting(iters=0)
+    for scale in (-1.0, 0.0, float("inf")):
+        with pytest.raises(ConfigError, match=f"scale: expected a finite number above 0, got {scale}"):
+            EMRouting(scale=scale)
+    dense = CapsLinear(6, 3, 16, 16, routing=EMRouting(), backend="cpu")
+    with pytest.raises(ConfigError, match="expected 'auto' or 'reference' for em routing in a dense layer, got 'cpu'"):
+        dense(children)
     grid = Capsules(torch.randn(1, 3, 3, 2, 16), torch.rand(1, 3, 3, 2))
     layer = CapsConv2d(2, 3, routing=EMRouting(momentum=0.1), backend="cpu")
     with pytest.raises(

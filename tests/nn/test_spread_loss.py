@@ -50,6 +50,9 @@ def test_a_resumed_loss_keeps_its_margin():
 def test_errors_name_the_argument():
     with pytest.raises(ConfigError, match="growth: expected one of linear, released, got 'none'"):
         SpreadLoss(growth="none")  # pyright: ignore[reportArgumentType]
+    for options in ({"start": 0.7}, {"end": 0.8}, {"steps": 5}):
+        with pytest.raises(ConfigError, match="growth: expected 'linear' where steps, start or end are given"):
+            SpreadLoss(growth="released", **options)
     with pytest.raises(ConfigError, match="steps: expected a count of at least 1, got 0"):
         SpreadLoss(steps=0)
     with pytest.raises(ShapeError, match=r"labels: expected \(1,\) class numbers, got \(1, 2\)"):

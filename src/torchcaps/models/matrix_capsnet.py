@@ -17,15 +17,18 @@ from torchcaps.types import Capsules, Trace
 
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
 CONVS = ((5, 2), (1, 1), (3, 2), (3, 1))
+Routing = Router | str | Mapping[str, Any]
 
 
 class MatrixCapsNet(ImageModel):
     """A convolution, primary capsules with 4x4 poses, two convolutional capsule layers, one capsule per class.
 
     `widths` are the paper's A, B, C, D: channels of the convolution, then capsule types of the three layers. Each layer
-    gets a copy of `routing`. `coordinates` turns coordinate addition on or off. `light` is the random brightness and
-    contrast that standardised images get in training, see `Standardise`. Where a routing does not look at the
-    activations of children but at the lengths of their votes, the primary poses are made as long as they are active.
+    gets a copy of `routing`, the class layer its own one where `class_routing` is given: the released code takes a
+    quarter of the inverse temperature there. `coordinates` turns coordinate addition on or off. `light` is the random
+    brightness and contrast that standardised images get in training, see `Standardise`. Where a routing does not look
+    at the activations of children but at the lengths of their votes, the primary poses are made as long as they are
+    active.
     """
 
     loss = "spread"
@@ -36,7 +39,8 @@ class MatrixCapsNet(ImageModel):
         num_classes: int,
         *,
         widths: tuple[int, int, int, int],
-        routing: Router | str | Mapping[str, Any] = "em",
+        routing: Routing = "em",
+    class_routing: Routing | None = None,
         competition: Competition = "global",
         coordinates: bool = True,
         light: Mapping[str, float] | None = None,
@@ -52,13 +56,14 @@ class MatrixCapsNet(ImageModel):
         self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), competition=competition)
         self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), competition=competition)
         centres = (rows, columns) if coordinates else None
-        self.head = ClassCaps(upper, num_classes, routing=copy.deepcopy(router), centres=centres)
+        last = copy.deepcopy(router) if class_routing is None else make_router(class_routing)
+        self.head = ClassCaps(upper, num_classes, routing=last, centres=centres)
 
     def features(self, images: Tensor) -> Capsules:
         """The capsules below the classes, a grid [B, H, W, D, 16]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
-        if self.head.routing.by_length:
+        if self.lower.routing.by_length:
             poses = poses * activations.unsqueeze(-1)  # [B, H, W, I, 16]
         return self.upper(self.lower(Capsules(poses, activations)))
 
@@ -74,7 +79,8 @@ def matrix_capsnet(
     image_shape: ImageShape,
     num_classes: int,
     *,
-    routing: Router | str | Mapping[str, Any] = "em",
+    routing: Routing = "em",
+    class_routing: Routing | None = None,
     competition: Competition = "global",
     coordinates: bool = True,
     light: Mapping[str, float] | None = None,
@@ -85,6 +91,7 @@ def matrix_capsnet(
         num_classes,
         widths=(32, 32, 32, 32),
         routing=routing,
+        class_routing=class_routing,
         competition=competition,
         coordinates=coordinates,
         light=light,
@@ -96,7 +103,8 @@ def matrix_capsnet_small(
     image_shape: ImageShape,
     num_classes: int,
     *,
-    routing: Router | str | Mapping[str, Any] = "em",
+    routing: Routing = "em",
+    class_routing: Routing | None = None,
     competition: Competition = "global",
     coordinates: bool = True,
     light: Mapping[str, float] | None = None,
@@ -107,6 +115,7 @@ def matrix_capsnet_small(
         num_classes,
         widths=(64, 8, 16, 16),
         routing=routing,
+        class_routing=class_routing,
         competition=competition,
         coordinates=coordinates,
         light=light,

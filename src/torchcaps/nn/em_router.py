@@ -50,6 +50,8 @@ class EMRouting(Router):
     ) -> None:
         super().__init__()
         check_em_options(covariance, variance_floor, momentum)
+        if not 0 < scale < math.inf:
+            raise ConfigError(f"scale: expected a finite number above 0, got {scale}")
         self.iters = iters
         self.inverse_temp = tuple(scale * value for value in inverse_temps(schedule, iters))
         self.normalise = normalise

@@ -121,17 +121,21 @@ class Router(nn.Module):
         self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
     ) -> Capsules:
         """From children [B, I, P] through weight [I, J, P, D] to parents; a router with a fast twin calls it here."""
+        self._check_reference(backend, "in a dense layer")
         return self(ops.vote(children.poses, weight), children, bias=bias).capsules
 
     def convolve(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
         """From a grid of children [B, H, W, I, P] to a grid of parents [B, H', W', J, D]; for weight see `Window`."""
-        if backend not in ("auto", "reference"):
-            raise ConfigError(
-                f"backend: expected 'auto' or 'reference' for {self.algorithm} routing over a grid, got '{backend}'"
-            )
+        self._check_reference(backend, "over a grid")
         seen = window.gather(children)
         routed = self(self.votes(seen, weight, window), seen, window=window)
         return window.spread(routed.capsules)
+
+    def _check_reference(self, backend: str, where: str) -> None:
+        if backend not in ("auto", "reference"):
+            raise ConfigError(
+                f"backend: expected 'auto' or 'reference' for {self.algorithm} routing {where}, got '{backend}'"
+            )
 
     def votes(self, seen: Capsules, weight: Tensor, window: ops.Window) -> Tensor:
         """What gathered children vote; where lengths count, their offsets count as far as they are there."""

@@ -14,6 +14,7 @@ from torchcaps.nn.losses import LOSSES
 from torchcaps.types import Capsules
 
 Growth = Literal["linear", "released"]
+STEPS, START, END = 10000, 0.2, 0.9
 
 
 class SpreadLoss(nn.Module):
@@ -32,10 +33,14 @@ class SpreadLoss(nn.Module):
 
     step: Tensor
 
-    def __init__(self, *, growth: Growth = "linear", steps: int = 10000, start: float = 0.2, end: float = 0.9) -> None:
+    def __init__(
+        self, *, growth: Growth = "linear", steps: int = STEPS, start: float = START, end: float = END
+    ) -> None:
         super().__init__()
         if growth not in get_args(Growth):
             raise ConfigError(f"growth: expected one of {', '.join(get_args(Growth))}, got '{growth}'")
+        if growth == "released" and (steps, start, end) != (STEPS, START, END):
+            raise ConfigError("growth: expected 'linear' where steps, start or end are given, got 'released'")
         if steps < 1:
             raise ConfigError(f"steps: expected a count of at least 1, got {steps}")
         self.growth: Growth = growth
