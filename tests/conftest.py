@@ -1,16 +1,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+# On a busy machine examples take longer to draw and to try, which says nothing about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+def _state() -> dict[str, Any]:
+    """What the whole process computes with, and what changes the bits or the speed of all that comes after."""
+    return {
+        "threads": torch.get_num_threads(),
+        "subnormal numbers": bool(torch.full((1,), 2e-39) * 0.5 > 0),
+        "matmul precision": torch.get_float32_matmul_precision(),
+    }
 
 
 @pytest.fixture(autouse=True)
-def _same_threads() -> Iterator[None]:
-    """A test that leaves more threads than it found makes all that come after it wait for one another."""
-    before = torch.get_num_threads()
+def _same_state() -> Iterator[None]:
+    """A test leaves the process as it found it: with more threads, say, later tests would wait for one another."""
+    before = _state()
     yield
-    if (left := torch.get_num_threads()) != before:
-        torch.set_num_threads(before)
-        pytest.fail(f"expected the test to leave {before} threads, got {left}")
+    if (left := _state()) != before:
+        torch.set_num_threads(before["threads"])
+        pytest.fail(f"expected the test to leave {before}, got {left}")
