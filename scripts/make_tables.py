@@ -107,17 +107,33 @@ def enter_comparison(source: Path, folder: Path, pictures: Path) -> Path:
 
 def enter_reproduction(source: Path, folder: Path, pictures: Path) -> Path:
     """Enter a reproduction, as far as it has been run, and copy its pictures."""
-    text = source.read_text()
-    result = json.loads(text)
+    result = new = json.loads(source.read_text())
     if result["changes"]:
         raise ValueError(
             f"{source}: expected the recipes as they are, got changed ones ({', '.join(result['changes'])})"
         )
     file = folder / f"reproduce-{result['reproduction']}.json"
-    file.write_text(text)
-    for name, picture in result["pictures"].items():
+    if file.exists():
+        result = merged(json.loads(file.read_text()), result)
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    for name, picture in new["pictures"].items():
         shutil.copyfile(source.parent / picture, pictures / f"{file.stem}-{name}.png")
     return file
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A reproduction with what is new in it, and the networks and pictures that only the old one has.
+
+    Networks may have been trained on several machines, or on one that has forgotten its runs.
+    """
+
+    def done(row: dict[str, Any]) -> bool:
+        return any(run["status"] == "finished" for run in row["runs"])
+
+    there = {row["label"]: row for row in old["rows"]}
+    rows = [row if done(row) else there.get(row["label"], row) for row in new["rows"]]
+    status = "finished" if all(map(done, rows)) else new["status"]
+    return {**new, "rows": rows, "status": status, "pictures": {**old["pictures"], **new["pictures"]}}
 
 
 def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:

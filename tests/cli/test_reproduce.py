@@ -149,7 +149,8 @@ def test_all_are_listed_with_what_was_measured(ask, ask_json, tmp_path: Path) ->
         (["seed=1"], "reproduction: expected one name or file, got 'seed=1' alone"),
         (["afine"], "unknown reproduction 'afine'; did you mean 'affine'?"),
         (["affine", "--only", "CN"], "unknown network 'CN' of affine; did you mean 'CNN'?"),
-        (["--report"], "reproduction: expected a name beside --only and --report, got none"),
+        (["--report"], "reproduction: expected a name beside --only, --report and --again, got none"),
+        (["--again"], "reproduction: expected a name beside --only, --report and --again, got none"),
     ],
 )
 def test_mistakes_are_named(more: list[str], message: str, ask) -> None:

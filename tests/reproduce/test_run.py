@@ -89,6 +89,30 @@ def test_what_is_finished_is_neither_trained_nor_measured_again(tmp_path, asked,
     again = reproduce(entry, tmp_path, changes=TINY, train=[])
     assert {**again, "date": ""} == {**first, "date": ""}
     assert len(asked) == count
+    reproduce(entry, tmp_path, changes=TINY, train=[], again=True)
+    assert len(asked) == 2 * count
+
+
+def test_pictures_stay_while_more_is_trained(tmp_path, asked, drawn, monkeypatch):
+    entry = load_reproduction(write_entry(tmp_path, figures='["good"]', seeds="1"))
+    first = reproduce(entry, tmp_path, changes=TINY, train=["CNN"])
+    assert first["pictures"] == {"good": "pictures/tiny-good.png"}
+
+    def broken(self, trainer, *args):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Keeper, "on_train_batch_end", broken)
+    assert reproduce(entry, tmp_path, changes=TINY)["status"] == "stopped"
+    assert json.loads(result_file("tiny", tmp_path).read_text())["pictures"] == first["pictures"]
+    (tmp_path / "pictures" / "tiny-good.png").unlink()
+    reproduce(entry, tmp_path, changes=TINY)
+    assert json.loads(result_file("tiny", tmp_path).read_text())["pictures"] == {}
+
+
+def test_a_run_that_never_gets_to_where_it_was_to_stop(tmp_path, asked):
+    entry = load_reproduction(write_entry(tmp_path, seeds="1"))
+    result = reproduce(entry, tmp_path, changes=[*TINY, "trainer.stop_at=1.5"], train=["CNN"])
+    assert result["rows"][0]["runs"][0]["short"].startswith("to be stopped at 150.00% in validation, but came to ")
 
 
 def test_ctrl_c_stops_and_the_same_call_goes_on(tmp_path, asked, drawn, monkeypatch):

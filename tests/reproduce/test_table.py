@@ -47,6 +47,11 @@ def test_paper_and_ours_stand_side_by_side(result):
     assert lines(result, machine=True)[1][8] == "2 cores, a processor"
 
 
+def test_a_run_that_never_got_to_where_it_was_to_stop_is_told(entry):
+    row = summarise(entry.networks[0], [{**run(0, error=1.0), "short": "to be stopped at 99 %"}])
+    assert lines({"columns": ["error"], "rows": [row]})[1][-1] == "seed 0: to be stopped at 99 %"
+
+
 def test_every_column_has_a_line(entry):
     (network,) = load_reproduction("smallnorb").networks
     row = summarise(network, [run(0, "x", **{"error": 4.0, "error, 13 crops": 3.5})])

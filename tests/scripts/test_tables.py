@@ -96,6 +96,7 @@ def reproduction(*changes: str) -> dict[str, Any]:
         "changes": list(changes),
         "columns": [],
         "rows": [summarise_network(entry.networks[0], [run])],
+        "status": "finished",
         "pictures": {"vote_plane": "pictures/vote_plane-vote_plane.png"},
     }
 
@@ -114,6 +115,19 @@ def test_a_reproduction_goes_into_the_docs(tmp_path):
     assert text.count(": not run yet.") == len(list_reproductions()) - 1
     assert "| CapsNet |  |  |  | 3 | 12,345 | 1.5 | 1 | 2 cores, a processor |" in text
     assert "(images/reproduce-vote_plane-vote_plane.png)" in text
+
+
+def test_what_was_recorded_before_stays_beside_what_is_new():
+    old, new = reproduction(), reproduction()
+    old["rows"].append({**old["rows"][0], "label": "elsewhere"})
+    new["rows"].append({"label": "elsewhere", "runs": [{"status": "not run"}]})
+    new["rows"].append({"label": "nowhere", "runs": []})
+    new |= {"status": "partial", "pictures": {"other": "pictures/other.png"}}
+    both = script("make_tables").merged(old, new)
+    assert both["rows"] == [new["rows"][0], old["rows"][1], new["rows"][2]]
+    assert set(both["pictures"]) == {"vote_plane", "other"}
+    assert both["status"] == "partial"
+    assert script("make_tables").merged(old, {**new, "rows": new["rows"][:2]})["status"] == "finished"
 
 
 def test_a_trial_does_not_go_into_the_docs(tmp_path):

@@ -43,6 +43,7 @@ def _configure(parser: ArgumentParser) -> None:
         help="the folder of the runs, which reproductions share (default: runs/reproduce; with changes "
         "runs/reproduce-trial)",
     )
+    parser.add_argument("--again", action="store_true", help="measure finished runs again, as after new data came")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
@@ -66,6 +67,7 @@ def _run(args: Namespace, out: Output) -> int:
             folder,
             train=train,
             changes=changes,
+            again=args.again,
             progress=out.shows_progress,
             bar=out.progress,
             tell=tell,
@@ -107,8 +109,8 @@ def _finish(result: dict[str, Any], folder: Path, out: Output) -> int:
 
 
 def _list(args: Namespace, folder: Path, out: Output) -> int:
-    if args.only or args.report:
-        raise ConfigError("reproduction: expected a name beside --only and --report, got none")
+    if args.only or args.report or args.again:
+        raise ConfigError("reproduction: expected a name beside --only, --report and --again, got none")
     from torchcaps.reproduce import list_reproductions, load_reproduction, result_file
 
     documents, rows = [], []

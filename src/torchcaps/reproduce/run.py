@@ -33,6 +33,7 @@ def reproduce(
     *,
     train: Sequence[str] | None = None,
     changes: Sequence[str] = (),
+    again: bool = False,
     progress: bool = False,
     bar: Bar = _no_bar,
     tell: Callable[[str], None] = lambda text: None,
@@ -42,13 +43,15 @@ def reproduce(
     Of the networks only those with a label in `train` are trained, without it all; the others are measured where
     they are finished. `changes` go to all recipes. A run has the name of its recipe: it is shared with other
     reproductions in the same folder, taken as it is where it is finished, and goes on where it was broken off. One
-    that fails is told with its reason, and the others go on. `reproduction-NAME.json` is written after each run;
+    that fails is told with its reason, and the others go on. What was measured of a run before is kept, unless it is to
+    be measured `again`. `reproduction-NAME.json` is written after each run, with the pictures that were there before;
     where Ctrl-C stopped one, the status of the result is "stopped".
     """
     folder = Path(folder)
     runs = plan(entry, changes)
+    before = _pictures(entry, folder)
     found: dict[str, list[dict[str, Any]]] = {network.label: [] for network in entry.networks}
-    measure = partial(_measure, entry.measure, bar=bar)
+    measure = partial(_measure, entry.measure, bar=bar, again=again)
     for number, planned in enumerate(runs, start=1):
         label, path = planned.network.label, folder / planned.folder
         tell(f"{number}/{len(runs)}  {label}, seed {planned.recipe.seed}")
@@ -57,10 +60,10 @@ def reproduce(
         else:
             row = {"status": "not run"}
         found[label].append({"seed": planned.recipe.seed, "folder": planned.folder, **row})
-        _write(_result(entry, runs, found, changes), folder)
+        _write(_result(entry, runs, found, changes) | before, folder)
         if row["status"] == "stopped":
             break
-    result = _result(entry, runs, found, changes)
+    result = _result(entry, runs, found, changes) | before
     if result["status"] != "stopped":
         result |= _draw(entry, found, folder, tell)
         _write(result, folder)
@@ -76,10 +79,17 @@ def _finished(path: Path) -> bool:
     return (path / "run.json").exists() and Run.open(path).status == "finished"
 
 
-def _measure(name: str, run: Run, bar: Bar) -> dict[str, Any]:
+def _pictures(entry: Reproduction, folder: Path) -> dict[str, Any]:
+    """The pictures that were drawn before, as in a result."""
+    file = result_file(entry.name, folder)
+    before: Result = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {"pictures": {name: path for name, path in before.get("pictures", {}).items() if (folder / path).exists()}}
+
+
+def _measure(name: str, run: Run, bar: Bar, again: bool) -> dict[str, Any]:
     """What is told of a finished run; the numbers that take time are kept in its folder as `measure-NAME.json`."""
     file = run.path / f"measure-{name}.json"
-    if file.exists():
+    if file.exists() and not again:
         measured: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
     else:
         with bar("measuring") as progress:
@@ -87,7 +97,11 @@ def _measure(name: str, run: Run, bar: Bar) -> dict[str, Any]:
         write_atomically(file, json.dumps(measured, indent=1) + "\n")
     record = run.record
     kept = ("parameters", "seconds", "machine", "versions", "commit", "finished")
-    return {"measured": measured, "epochs": len(run.metrics()["epoch"]), **{name: record[name] for name in kept}}
+    told = {"measured": measured, "epochs": len(run.metrics()["epoch"]), **{name: record[name] for name in kept}}
+    wanted, best = run.recipe.trainer.stop_at, run.results["best"].get("val_accuracy", 0.0)
+    if wanted is not None and best < wanted:
+        told["short"] = f"to be stopped at {wanted:.2%} in validation, but came to {best:.2%}"
+    return told
 
 
 def _result(

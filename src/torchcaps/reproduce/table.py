@@ -109,5 +109,5 @@ def _machine(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _note(row: Mapping[str, Any]) -> str:
-    words = [f"seed {run['seed']}: {run['error']}" for run in row["runs"] if run.get("error")]
+    words = [f"seed {run['seed']}: {run[key]}" for run in row["runs"] for key in ("error", "short") if run.get(key)]
     return "; ".join([*words, *(["made with an earlier recipe"] if row.get("stale") else [])])
