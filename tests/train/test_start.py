@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.multiprocessing.spawn import ProcessRaisedException
 
-from torchcaps.errors import CheckpointError, ConfigError, DataError
+from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
 from torchcaps.train import Run, load_recipe, resume, start
 from torchcaps.train._fit import make_trainer
 from torchcaps.train._keeper import Keeper
@@ -304,6 +305,39 @@ def test_a_run_that_fails_says_so(recipe, tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="out of paper"):
         start(recipe(), tmp_path / "run")
     assert Run.open(tmp_path / "run").status == "failed"
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(recipe, tmp_path):
+    wild = recipe("optim.lr=1e30", "optim.warmup=0", "trainer.checkpoint_every=1")
+    with pytest.raises(TorchcapsError, match=r"^loss: expected finite numbers, got (nan|inf) at step [2-9]; .* 1e\+30"):
+        start(wild, tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+
+
+@pytest.mark.slow
+def test_two_processes_where_a_weight_takes_no_part(recipe, tmp_path):
+    words = ["model.name=kmeans_capsnet", "model.options={routing = {name = 'self_routing'}}"]
+    run = start(recipe(*words, "trainer.devices=2", "trainer.epochs=1"), tmp_path / "run")
+    assert run.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("last", "cls", "words"),
+    [
+        ("torchcaps.errors.DataError: file: expected more", TorchcapsError, "^file: expected more$"),
+        ("RuntimeError: out of paper", RuntimeError, "^RuntimeError: out of paper$"),
+    ],
+)
+def test_an_error_in_one_of_several_processes_is_told_without_its_traceback(
+    recipe, tmp_path, monkeypatch, last, cls, words
+):
+    class Broken:
+        def join(self):
+            raise ProcessRaisedException(f"-- Process 1 terminated\nTraceback ...\n{last}\n", 0, 1)
+
+    monkeypatch.setattr("torchcaps.train._fit.start_processes", lambda *args, **options: Broken())
+    with pytest.raises(cls, match=words):
+        start(recipe("trainer.devices=2"), tmp_path / "run")
 
 
 def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):

@@ -14,9 +14,11 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.strategies import DDPStrategy
-from torch.multiprocessing.spawn import start_processes
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
+from torchcaps import errors
 from torchcaps.data import BatchLoader
+from torchcaps.errors import TorchcapsError
 from torchcaps.train._checkpoints import CheckpointFiles, newest_checkpoint
 from torchcaps.train._keeper import Keeper, Stopped
 from torchcaps.train._progress import ProgressBar
@@ -38,12 +40,21 @@ def fit(run: Run, *, progress: bool = False) -> None:
     try:
         while not processes.join():
             pass
+    except ProcessRaisedException as error:
+        raise _cause(error) from None
     except KeyboardInterrupt:
         # Nothing is lost but the steps since the newest checkpoint.
         for process in processes.processes:
             process.kill()
             process.join()
         raise Stopped from None
+
+
+def _cause(error: ProcessRaisedException) -> Exception:
+    """What went wrong in one of the processes, without its traceback: an error of ours is told as if it were here."""
+    last = str(error).strip().splitlines()[-1]
+    kind, _, words = last.partition(": ")
+    return TorchcapsError(words) if kind.startswith(errors.__name__) else RuntimeError(last)
 
 
 def _spawned(rank: int, path: str, port: int, threads: int, progress: bool) -> None:
@@ -94,7 +105,8 @@ def make_trainer(run: Run, callbacks: list[Callback]) -> Trainer:
     recipe = run.recipe.trainer
     strategy: Any = "auto"
     if recipe.devices > 1:
-        strategy = DDPStrategy(cluster_environment=LightningEnvironment())
+        # With some routers a weight takes no part in the answer: the votes into the classes with self-routing, say.
+        strategy = DDPStrategy(cluster_environment=LightningEnvironment(), find_unused_parameters=True)
     return Trainer(
         accelerator=recipe.accelerator,
         devices=recipe.devices,
@@ -124,6 +136,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             # Lightning uses what a newer torch calls by another name.
             warnings.filterwarnings("ignore", r".*LeafSpec.* is deprecated", FutureWarning)
+            # That all weights take part is no reason to warn.
+            warnings.filterwarnings("ignore", "find_unused_parameters=True was specified", UserWarning)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

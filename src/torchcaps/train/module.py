@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchcaps._registry import check_options
 from torchcaps.data import ImageData
 from torchcaps.data.loader import mix_seed
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import LOSSES, ReconstructionLoss, right_answers
 from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe
@@ -91,7 +92,13 @@ class TrainModule(LightningModule):
                 mean.copy_(current[name])
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self._step("train", self.model, batch)
+        loss = self._step("train", self.model, batch)
+        if not torch.isfinite(loss):
+            raise TorchcapsError(
+                f"loss: expected finite numbers, got {loss.item()} at step {self.global_step + 1}; no step is skipped, "
+                f"so the run ends here: train again with a smaller learning rate (optim.lr is {self.recipe.optim.lr})"
+            )
+        return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         # With several processes the last batch may leave one without an image.
