@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -50,7 +52,8 @@ def test_a_resumed_loss_keeps_its_margin():
 def test_errors_name_the_argument():
     with pytest.raises(ConfigError, match="growth: expected one of linear, released, got 'none'"):
         SpreadLoss(growth="none")  # pyright: ignore[reportArgumentType]
-    for options in ({"start": 0.7}, {"end": 0.8}, {"steps": 5}):
+    given: list[dict[str, Any]] = [{"start": 0.7}, {"end": 0.8}, {"steps": 5}]
+    for options in given:
         with pytest.raises(ConfigError, match="growth: expected 'linear' where steps, start or end are given"):
             SpreadLoss(growth="released", **options)
     with pytest.raises(ConfigError, match="steps: expected a count of at least 1, got 0"):

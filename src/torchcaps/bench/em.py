@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -64,22 +66,30 @@ def vote_bytes(point: Point) -> int:
 
 
 def check_twin() -> None:
-    """Hold the twin that `auto` takes to the reference, on small layers, in values and all gradients."""
-    for grid, types, parents, kernel, stride in CHECKED:
-        torch.manual_seed(0)
-        layer = CapsConv2d(types, parents, kernel, stride)
+    """Hold the twin that `auto` takes to the reference, on small layers of both kinds, in values and all gradients."""
+    layers: list[tuple[int, int, CapsConv2d | ClassCaps]] = [
+        (grid, types, CapsConv2d(types, parents, kernel, stride)) for grid, types, parents, kernel, stride in CHECKED
+    ]
+    layers.append((3, 2, ClassCaps(2, 5, centres=([0.2, 0.5, 0.8], [0.2, 0.5, 0.8]))))
+    generator = torch.Generator().manual_seed(0)
+    for grid, types, layer in layers:
         children = make_children({"batch": 3, "grid": grid, "types": types})
+        window = layer.window(children)
 
-        def run(backend: str, poses: Tensor, activations: Tensor, weight: Tensor, layer: CapsConv2d = layer) -> Tensor:
-            children = Capsules(poses, activations)
-            routing = layer.routing.to(poses.dtype)
-            out = routing.convolve(children, weight, layer.window(children), backend=backend)
+        def run(
+            backend: str, poses: Tensor, activations: Tensor, weight: Tensor, *betas: Tensor, window=window
+        ) -> Tensor:
+            routing: Any = EMRouting()
+            routing.beta_u, routing.beta_a = betas
+            out = routing.convolve(Capsules(poses, activations), weight, window, backend=backend)
             return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
+        weight = torch.randn(layer.weight.shape, generator=generator)  # [K*K*I, J, 4, 4] or [I, J, 4, 4]
+        betas = torch.randn(2, layer.weight.shape[1], generator=generator).unbind()  # [J], [J]
         assert_matches(
             lambda *tensors, run=run: run("auto", *tensors),
             lambda *tensors, run=run: run("reference", *tensors),
-            [children.poses.detach(), children.activations.detach(), layer.weight.detach()],
+            [children.poses.detach(), children.activations.detach(), weight, *betas],
             factor=8,
         )
 
