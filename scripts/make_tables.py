@@ -106,18 +106,19 @@ def enter_comparison(source: Path, folder: Path, pictures: Path) -> Path:
 
 
 def enter_reproduction(source: Path, folder: Path, pictures: Path) -> Path:
-    """Enter a reproduction, as far as it has been run, and copy its pictures."""
-    result = new = json.loads(source.read_text())
-    if result["changes"]:
-        raise ValueError(
-            f"{source}: expected the recipes as they are, got changed ones ({', '.join(result['changes'])})"
-        )
-    file = folder / f"reproduce-{result['reproduction']}.json"
-    if file.exists():
-        result = merged(json.loads(file.read_text()), result)
-    file.write_text(json.dumps(result, indent=1) + "\n")
+    """Enter a reproduction, as far as it has been run, beside what is recorded of it already, and copy its pictures."""
+    new = json.loads(source.read_text())
+    if new["changes"]:
+        raise ValueError(f"{source}: expected the recipes as they are, got changed ones ({', '.join(new['changes'])})")
+    file = folder / f"reproduce-{new['reproduction']}.json"
+    result = merged(json.loads(file.read_text()), new) if file.exists() else new
+    # A picture that lacks a network of the table does not take the place of one that has it.
+    lacking = result["rows"] != new["rows"]
     for name, picture in new["pictures"].items():
-        shutil.copyfile(source.parent / picture, pictures / f"{file.stem}-{name}.png")
+        target = pictures / f"{file.stem}-{name}.png"
+        if not (lacking and target.exists()):
+            shutil.copyfile(source.parent / picture, target)
+    file.write_text(json.dumps(result, indent=1) + "\n")
     return file
 
 

@@ -125,9 +125,22 @@ def test_what_was_recorded_before_stays_beside_what_is_new():
     new |= {"status": "partial", "pictures": {"other": "pictures/other.png"}}
     both = script("make_tables").merged(old, new)
     assert both["rows"] == [new["rows"][0], old["rows"][1], new["rows"][2]]
-    assert set(both["pictures"]) == {"vote_plane", "other"}
+    assert both["pictures"] == {**new["pictures"], **old["pictures"]}
     assert both["status"] == "partial"
     assert script("make_tables").merged(old, {**new, "rows": new["rows"][:2]})["status"] == "finished"
+
+
+def test_a_picture_of_fewer_networks_does_not_take_the_place_of_one_of_more(tmp_path):
+    tables, picture = script("make_tables"), tmp_path / "reproduce-vote_plane-vote_plane.png"
+    source, drawn = tmp_path / "reproduction-vote_plane.json", tmp_path / "pictures" / "vote_plane-vote_plane.png"
+    drawn.parent.mkdir()
+    for content, runs in ((b"first", None), (b"again", None), (b"without", [])):
+        result = reproduction()
+        result["rows"][0]["runs"] = result["rows"][0]["runs"] if runs is None else runs
+        source.write_text(json.dumps(result))
+        drawn.write_bytes(content)
+        tables.enter(tmp_path, tmp_path, tmp_path)
+        assert picture.read_bytes() == (content if runs is None else b"again")
 
 
 def test_a_trial_does_not_go_into_the_docs(tmp_path):
