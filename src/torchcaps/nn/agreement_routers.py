@@ -89,7 +89,7 @@ class AttentionRouting(AgreementRouting):
         if out_dim < 2:
             raise ConfigError(
                 f"out_dim: expected at least 2 with {type(self).__name__}, got {out_dim} "
-                "(layer normalisation makes 0 of a single number)"
+                "(layer normalisation makes 0 of a single number); use more dimensions, or kmeans or dynamic routing"
             )
         self.gain = nn.Parameter(torch.ones(out_dim))
         self.offset = nn.Parameter(torch.zeros(out_dim))
