@@ -9,6 +9,7 @@ EVERYTHING = Augment(
     rotate=15,
     scale=0.1,
     shear=0.1,
+    elastic=1.5,
     flip=True,
     erase=0.3,
     brightness=0.2,
@@ -103,8 +104,18 @@ def test_scale_stays_within_the_range():
     assert area.sqrt().min() == pytest.approx(0.8, abs=0.02)
 
 
+def test_elastic_moves_points_their_own_ways_within_the_range():
+    # Each pixel holds its column: what a pixel of the result holds says where it comes from.
+    columns = torch.arange(29.0).expand(500, 1, 29, 29) / 28
+    moved = (Augment(elastic=2)(columns, generator()) - columns)[:, 0, 7:22:7, 7:22:7] * 28  # on points of the grid
+    assert moved.max() == pytest.approx(2, abs=0.05)
+    assert moved.min() == pytest.approx(-2, abs=0.05)
+    one, other = moved[:, 0, 0], moved[:, 1, 1]
+    assert torch.corrcoef(torch.stack([one, other]))[0, 1].abs() < 0.15
+
+
 def test_affine_keeps_the_range_of_values():
-    out = Augment(rotate=30, scale=0.3, shear=0.3)(torch.rand(64, 1, 28, 28), generator())
+    out = Augment(rotate=30, scale=0.3, shear=0.3, elastic=3)(torch.rand(64, 1, 28, 28), generator())
     assert out.min() >= 0
     assert out.max() <= 1
 
@@ -171,7 +182,7 @@ def test_counts_of_pixels(name, value):
         Augment(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["rotate", "scale", "shear", "erase", "brightness", "contrast"])
+@pytest.mark.parametrize("name", ["rotate", "scale", "shear", "elastic", "erase", "brightness", "contrast"])
 @pytest.mark.parametrize("value", [-0.1, 1000, float("nan"), True])
 def test_ranges(name, value):
     with pytest.raises(ConfigError, match=f"{name}: expected a number from 0 to .*, got {value}"):

@@ -69,6 +69,15 @@ def test_affine_shears_what_is_above_the_centre_to_the_right():
     assert torch.allclose(sheared[0, 0], torch.eye(11).flip(0), atol=1e-5)
 
 
+def test_affine_takes_pixels_from_where_moves_point():
+    images = torch.rand(2, 1, 9, 12)
+    moves = torch.zeros(2, 2, 3, 3)
+    moves[0, 0], moves[1, 1] = 1, -2  # one pixel to the right of the first, two above in the second
+    bent = affine(images, ones(0.0, 2), ones(1.0, 2), ones(0.0, 2), moves)
+    assert torch.allclose(bent[0, :, :, :-1], images[0, :, :, 1:], atol=1e-5)
+    assert torch.allclose(bent[1, :, 2:], images[1, :, :-2], atol=1e-5)
+
+
 def test_erase_sets_exactly_its_rectangle():
     images = torch.ones(2, 3, 5, 6)
     gone = erase(images, torch.tensor([1, 0]), torch.tensor([2, 0]), torch.tensor([3, 0]), torch.tensor([2, 6]))

@@ -18,10 +18,11 @@ class Augment:
 
     `shift`: up to so many whole pixels in each direction, exact, zeros enter (Sabour et al. 2017 take 2).
     `rotate`: up to so many degrees either way. `scale`: by a factor of 1 - scale to 1 + scale. `shear`: a slope of up
-    to so much either way. These three share one bilinear interpolation. `flip`: mirrored left to right, each image with
-    probability one half. `erase`: a rectangle of zeros whose sides are up to this fraction of the image's.
-    `brightness`: up to so much added or taken away; `contrast`: distances from the channel's mean times 1 - contrast
-    to 1 + contrast; both keep to [0, 1].
+    to so much either way. `elastic`: the points of a 5x5 grid over the image go their own ways, by up to so many pixels
+    along each axis, and what lies between them follows smoothly (after Simard et al. 2003). These four share one
+    bilinear interpolation. `flip`: mirrored left to right, each image with probability one half. `erase`: a rectangle
+    of zeros whose sides are up to this fraction of the image's. `brightness`: up to so much added or taken away;
+    `contrast`: distances from the channel's mean times 1 - contrast to 1 + contrast; both keep to [0, 1].
     `crop`: a square of this size, somewhere in training, the centre in evaluation; 0 keeps all.
 
     The draws are made on the CPU in a fixed order, so that a generator in the same state gives the same images
@@ -36,6 +37,7 @@ class Augment:
     rotate: float = 0.0
     scale: float = 0.0
     shear: float = 0.0
+    elastic: float = 0.0
     flip: bool = False
     erase: float = 0.0
     brightness: float = 0.0
@@ -47,17 +49,20 @@ class Augment:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigError(f"{name}: expected a count of pixels, got {value!r}")
-        for name, most in (("rotate", 180), ("scale", 0.99), ("shear", 10), ("erase", 1), ("brightness", 1)):
+        for name, most in (("rotate", 180), ("scale", 0.99), ("shear", 10), ("elastic", 100), ("erase", 1)):
             _check_range(name, getattr(self, name), most)
-        _check_range("contrast", self.contrast, 1)
+        for name in ("brightness", "contrast"):
+            _check_range(name, getattr(self, name), 1)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Images [B, C, H, W] in [0, 1], each changed by its own draw; the images handed in stay as they are."""
         _check_images(images)
         draw = _Draw(len(images), images, generator)
-        if self.rotate or self.scale or self.shear:
+        if self.rotate or self.scale or self.shear or self.elastic:
             angle, factor = draw.floats(math.radians(self.rotate)), 1 + draw.floats(self.scale)
-            images = transforms.affine(images, angle, factor, draw.floats(self.shear))
+            slope = draw.floats(self.shear)
+            moves = draw.floats(self.elastic, 2, 5, 5) if self.elastic else None
+            images = transforms.affine(images, angle, factor, slope, moves)
         if self.flip:
             images = torch.where(draw.floats(1).view(-1, 1, 1, 1) < 0, images.flip(-1), images)
         if self.shift:
@@ -99,16 +104,16 @@ class Augment:
 
 
 class _Draw:
-    """One number per sample, drawn on the CPU and handed over to where the images are."""
+    """Numbers for each sample, drawn on the CPU and handed over to where the images are."""
 
     def __init__(self, count: int, like: Tensor, generator: torch.Generator) -> None:
         self.count = count
         self.like = like
         self.generator = generator
 
-    def floats(self, most: float) -> Tensor:
-        """[B], evenly from -most to most."""
-        draws = torch.rand(self.count, generator=self.generator, dtype=torch.float64)
+    def floats(self, most: float, *each: int) -> Tensor:
+        """[B], or [B, *each], evenly from -most to most."""
+        draws = torch.rand(self.count, *each, generator=self.generator, dtype=torch.float64)
         return ((2 * draws - 1) * most).to(self.like)
 
     def integers(self, most: int) -> Tensor:

@@ -39,13 +39,14 @@ def shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
     return windows(padded, reach - down, reach - right, height, width)
 
 
-def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor) -> Tensor:
-    """Turn, enlarge and shear each image about its centre, in one bilinear interpolation.
+def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor, moves: Tensor | None = None) -> Tensor:
+    """Turn, enlarge and shear each image about its centre, and bend it, in one bilinear interpolation.
 
     Beyond its edge an image goes on as at the edge, so that a bright ground gets no dark corners.
     angle [B] in radians turns anticlockwise, factor [B] enlarges, slope [B] moves each row to the right by slope times
     its height above the centre. A pixel of the result at offset (x, y) from the centre, y up, is the one of the image
-    at M^-1 (x, y), where M = factor R(angle) [[1, slope], [0, 1]].
+    at M^-1 (x, y), where M = factor R(angle) [[1, slope], [0, 1]]. moves [B, 2, N, N], right and down in pixels, are
+    added to that place: those of N x N points that span the image from edge to edge, with cubic interpolation between.
     """
     height, width = images.shape[-2:]
     cos, sin = angle.cos() / factor, angle.sin() / factor  # [B]
@@ -55,6 +56,9 @@ def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor) -> Tens
     half = torch.tensor([width / 2, height / 2], dtype=images.dtype, device=images.device)  # [2]
     theta = F.pad(inverse * half / half.view(2, 1), (0, 1))  # [B, 2, 3]
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # [B, H, W, 2]
+    if moves is not None:
+        field = F.interpolate(moves, (height, width), mode="bicubic", align_corners=True)  # [B, 2, H, W]
+        grid = grid + field.permute(0, 2, 3, 1) / half  # [B, H, W, 2]
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
