@@ -38,10 +38,10 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def network() -> Network:
-    """A network with fresh weights; or, where TORCHCAPS_PLAY_RUN names a run, that one, for pictures worth showing."""
-    run = os.environ.get("TORCHCAPS_PLAY_RUN")
-    if run:
-        return open_network(run)
+    """A network with fresh weights; for pictures the shipped one, or the run that TORCHCAPS_PLAY_RUN names."""
+    run = os.environ.get("TORCHCAPS_PLAY_RUN", "")
+    if run or os.environ.get("TORCHCAPS_PICTURES"):
+        return open_network(None if run in ("", "shipped") else run)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()

@@ -1,4 +1,4 @@
-"""What the tests of the page share: its address, and waiting for an answer."""
+"""What the tests of the page share: its address, waiting for an answer, and what is on a canvas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+
+READY = "html[data-ready=yes]"
+SEVEN = ((0.3, 0.25), (0.7, 0.25), (0.45, 0.8))
 
 
 def state(page: Any) -> dict[str, Any]:
@@ -23,3 +26,52 @@ def until(page: Any, check: Callable[[], bool]) -> None:
             return
         page.wait_for_timeout(50)
     pytest.fail("it did not come")
+
+
+def slow_down(page: Any, path: str, seconds: float) -> None:
+    """Let answers to the page's requests for this path come late, as on a busy machine."""
+    page.evaluate(
+        """([path, wait]) => {
+          const real = window.fetch;
+          window.fetch = async (address, options) => {
+            const answer = await real(address, options);
+            if (String(address).includes(path)) await new Promise((done) => setTimeout(done, wait));
+            return answer;
+          };
+        }""",
+        [path, 1000 * seconds],
+    )
+
+
+def opened(page: Any, state: str) -> Any:
+    """The page as a link with this state shows it."""
+    page.goto("about:blank")
+    page.goto(f"/#{state}")
+    page.wait_for_selector(READY)
+    page.wait_for_load_state("networkidle")
+    return page
+
+
+def pixels(page: Any, canvas: str) -> str:
+    """What is on a canvas; it changes when the picture does."""
+    return page.locator(canvas).first.evaluate("canvas => canvas.toDataURL()")
+
+
+def changes(page: Any, canvas: str, action: Callable[[], Any]) -> None:
+    """The picture on a canvas becomes another one through what is done."""
+    before = pixels(page, canvas)
+    action()
+    page.wait_for_function(
+        "([canvas, before]) => document.querySelector(canvas).toDataURL() !== before", arg=[canvas, before]
+    )
+
+
+def stroke(page: Any, *points: tuple[float, float]) -> None:
+    """Draw on the pad with the mouse, at places from 0 to 1."""
+    box = page.locator("#pad").bounding_box()
+    at = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    for place in at[1:]:
+        page.mouse.move(*place, steps=8)
+    page.mouse.up()

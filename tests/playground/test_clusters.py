@@ -13,7 +13,7 @@ from torchcaps.ops.em import inverse_temps
 from torchcaps.playground import clusters
 from torchcaps.playground.points import Options, Preset, cluster, preset
 
-from .pages import state, until
+from .pages import slow_down, state, until
 
 point = st.tuples(st.floats(-1.5, 1.5), st.floats(-1, 1)).map(list)
 look = st.fixed_dictionaries(
@@ -155,6 +155,57 @@ def test_points_are_put_moved_and_taken_away(page: Any) -> None:
     assert moved[4:] == kept[4:]
     page.mouse.dblclick(box["x"] + 0.8 * box["width"], box["y"] + 0.3 * box["height"])
     until(page, lambda: page.locator(".field .dot").count() == 2)
+
+
+def test_a_point_that_is_dragged_out_of_the_field_stays_one(page: Any) -> None:
+    field = open_clusters(page)
+    page.get_by_role("button", name="Clear").click()
+    box = field.bounding_box()
+    x, y = box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"]
+    page.mouse.click(x, y)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + box["height"] + 60, steps=5)
+    page.mouse.up()
+    assert page.locator(".field .dot").count() == 1
+    assert float(page.locator(".field .dot").get_attribute("cy")) == pytest.approx(1, abs=1e-3)
+    # The next click is one again.
+    page.mouse.click(x, y)
+    assert page.locator(".field .dot").count() == 2
+
+
+def test_ellipses_follow_a_point_while_it_is_dragged(page: Any) -> None:
+    field = open_clusters(page)
+    page.get_by_role("button", name="Clear").click()
+    box = field.bounding_box()
+    x, y = box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"]
+    page.mouse.click(x, y)
+    page.mouse.click(x + 100, y)
+    until(page, lambda: page.locator(".field .blob").count() > 0)
+    slow_down(page, "clusters/cluster", 0.2)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    seen = set()
+    for step in range(30):
+        page.mouse.move(x - 3 * step, y)
+        page.wait_for_timeout(50)
+        seen.add(
+            ";".join(
+                page.locator(".field .blob").evaluate_all("all => all.map((one) => one.getAttribute('transform'))")
+            )
+        )
+    page.mouse.up()
+    assert len(seen) > 3
+
+
+def test_an_answer_about_other_points_is_not_shown(page: Any) -> None:
+    field = open_clusters(page)
+    slow_down(page, "clusters/cluster", 0.5)
+    field.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_timeout(1200)
+    assert page.locator(".field .blob").count() == 0
 
 
 def test_keys_put_and_take_points(page: Any) -> None:

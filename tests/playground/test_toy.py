@@ -13,7 +13,7 @@ from torchcaps.playground import toy
 from torchcaps.playground.scenes import Name, scene
 from torchcaps.playground.wholes import Routing, decode, pose_of, route
 
-from .pages import state, until
+from .pages import slow_down, state, until
 
 piece = st.fixed_dictionaries(
     {
@@ -168,6 +168,41 @@ def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
     page.mouse.up()
     assert said(page, "x") == pytest.approx(2.3, abs=0.5)
     until(page, lambda: activation(page, "house") < 0.2)
+
+
+def test_votes_follow_a_part_while_it_is_dragged(page: Any) -> None:
+    open_toy(page, "house")
+    slow_down(page, "toy/route", 0.2)
+    x, y = centre(page, ".part:nth-of-type(1) polygon")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    seen = set()
+    for step in range(30):
+        page.mouse.move(x + 5 * step, y)
+        page.wait_for_timeout(50)
+        seen.add(page.locator(".vote polygon").first.get_attribute("transform"))
+    page.mouse.up()
+    # No answer comes before the next move, and yet several are shown.
+    assert len(seen) > 3
+
+
+def test_an_answer_about_other_parts_is_not_shown(page: Any) -> None:
+    open_toy(page, "house")
+    until(page, lambda: activation(page, "house") > 0.9)
+    slow_down(page, "toy/route", 0.5)
+    page.locator(".part").first.focus()
+    page.keyboard.press("ArrowRight")
+    # As many parts of the same kinds, so that only where they stand tells them apart.
+    page.locator("[aria-label=Scene]").select_option("boat")
+    seen = []
+
+    def at_last() -> bool:
+        seen.append(page.locator(".vote polygon").first.get_attribute("transform"))
+        return activation(page, "boat") > 0.9
+
+    until(page, at_last)
+    # The house before it was moved, and the boat.
+    assert len(set(seen)) == 2
 
 
 def test_a_part_is_turned_by_its_ring(page: Any) -> None:

@@ -133,16 +133,16 @@ async function begin() {
   app.info.panels.forEach(({ id, lacking }, n) => panels.set(id, { panel: loaded[n].panel, lacking }));
   tabs();
   const first = panels.keys().next().value;
-  const follow = () => {
+  const follow = (changed) => {
     theme();
     const wanted = state.get("panel", first);
     const id = panels.has(wanted) ? wanted : first;
     if (id !== shown) show(id);
-    else mounted?.onState?.(state);
+    else mounted?.onState?.(changed);
   };
-  state.onset = (key) => { if (key === "panel" || key === "theme") follow(); };
+  state.onset = (key) => { if (key === "panel" || key === "theme") follow([key]); };
   state.onaddress = follow;
-  follow();
+  follow([]);
   document.documentElement.dataset.ready = "yes";
 }
 

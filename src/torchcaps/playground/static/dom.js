@@ -33,33 +33,64 @@ const short = (value) => {
   return String(Number(value.toPrecision(2)));
 };
 
+// Plots are drawn as wide as there is room, so that their words are as large in all of them, and anew when that changes.
+const plots = new WeakMap();
+const rooms = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const plot = plots.get(target);
+    if (Math.round(contentRect.width) === plot.width || !contentRect.width) continue;
+    plot.width = Math.round(contentRect.width);
+    requestAnimationFrame(() => drawPlot(target, plots.get(target)));
+  }
+});
+
 // A small line plot in `root`. series: [{values, label?, color?, dash?, width?}] or arrays of numbers; x: numbers at the
-// points (0, 1, 2, ... if none); labels: {x, y} words at the axes; yRange: [low, high]; mark: an x where a line stands;
-// title: what it shows, for those who cannot see it.
-export function linePlot(root, { series, x, labels = {}, yRange, mark, title, width = 300, height = 130 }) {
+// points (0, 1, 2, ... if none); labels: {x, y} words at the axes; yRange: [low, high], or fit: the axis goes from the
+// least to the largest value and at least that far; mark: an x where a line stands; height in pixels; title: what it
+// shows, for those who cannot see it.
+export function linePlot(root, options) {
+  const plot = { width: plots.get(root)?.width ?? root.clientWidth, options };
+  if (!plots.has(root)) rooms.observe(root);
+  plots.set(root, plot);
+  drawPlot(root, plot);
+}
+
+function rangeOf(values, fit) {
+  const high = Math.max(...values, fit ? -Infinity : 1e-9);
+  if (fit) return [Math.min(...values, high - fit), high];
+  const low = Math.min(0, ...values);
+  return [low, high - low < 1e-6 ? low + 1 : high];
+}
+
+function drawPlot(root, { width: room, options: { series, x, labels = {}, yRange, fit, mark, title, height = 140 } }) {
+  // A plot that nobody sees yet has no room.
+  const width = room || 300;
   const lines = series.map((one, n) => ({
     color: palette[n % palette.length], ...(Array.isArray(one) ? { values: one } : one),
   }));
   const count = Math.max(2, ...lines.map((line) => line.values.length));
   const xs = x ?? Array.from({ length: count }, (_, n) => n);
   const every = lines.flatMap((line) => line.values).filter(Number.isFinite);
-  let [low, high] = yRange ?? [Math.min(0, ...every), Math.max(...every, 1e-9)];
-  if (high - low < 1e-9) high = low + 1;
-  const box = { left: 34, right: width - 8, top: 8, bottom: height - (labels.x ? 30 : 18) };
+  const [low, high] = yRange ?? rangeOf(every, fit);
+  const ticks = [low, (low + high) / 2, high];
+  // As many digits as tell the ends apart, and the middle from them.
+  const decimals = Math.max(0, 1 + Math.ceil(-Math.log10(high - low)));
+  const words = ticks.map((value) => String(Number(value.toFixed(decimals))));
+  const box = {
+    left: 10 + 7 * Math.max(3, ...words.map((word) => word.length)), right: width - 10, top: 8, bottom: height - (labels.x ? 32 : 20),
+  };
   const first = xs[0];
   const last = xs[xs.length - 1] === first ? first + 1 : xs[xs.length - 1];
   const px = (value) => box.left + (value - first) / (last - first) * (box.right - box.left);
   const py = (value) => box.bottom - (Math.min(high, Math.max(low, value)) - low) / (high - low) * (box.bottom - box.top);
   const svg = el("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": title ?? labels.y });
-  for (const value of [low, (low + high) / 2, high]) {
-    svg.append(
-      el("line", { x1: box.left, x2: box.right, y1: py(value), y2: py(value), class: "grid" }),
-      el("text", { x: box.left - 5, y: py(value) + 3, "text-anchor": "end" }, short(value)),
-    );
-  }
+  ticks.forEach((value, n) => svg.append(
+    el("line", { x1: box.left, x2: box.right, y1: py(value), y2: py(value), class: "grid" }),
+    el("text", { x: box.left - 5, y: py(value) + 4, "text-anchor": "end", class: "tick" }, words[n]),
+  ));
   for (const value of new Set([first, xs[(xs.length - 1) >> 1], last])) {
     if (!xs.includes(value)) continue;
-    svg.append(el("text", { x: px(value), y: box.bottom + 12, "text-anchor": "middle" }, short(value)));
+    svg.append(el("text", { x: px(value), y: box.bottom + 14, "text-anchor": "middle" }, short(value)));
   }
   if (labels.x) svg.append(el("text", { x: (box.left + box.right) / 2, y: height - 4, "text-anchor": "middle", class: "label" }, labels.x));
   if (mark !== undefined && mark !== null) {
@@ -80,5 +111,4 @@ export function linePlot(root, { series, x, labels = {}, yRange, mark, title, wi
       el("i", { class: line.dash ? "dashed" : "", style: { "border-top-color": line.color } }), line.label))));
   }
   if (labels.y) root.prepend(el("div", { class: "plot-name" }, labels.y));
-  return svg;
 }

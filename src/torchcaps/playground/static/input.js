@@ -42,7 +42,8 @@ export function picker(app, choose, { drawing = true } = {}) {
 
   const start = () => {
     const last = [current(app)].flat().at(-1);
-    return app.state.get("page", last === "drawing" ? 0 : Math.floor(last / SHOWN) * SHOWN);
+    const wanted = app.state.whole("page", [0, app.info.samples - 1], last === "drawing" ? 0 : last);
+    return Math.floor(wanted / SHOWN) * SHOWN;
   };
   async function turn() {
     app.state.set("page", start() + SHOWN < app.info.samples ? start() + SHOWN : 0);
@@ -68,7 +69,7 @@ export function picker(app, choose, { drawing = true } = {}) {
     for (const button of strip.children) {
       button.setAttribute("aria-pressed", String(chosen.includes(Number(button.dataset.sample))));
     }
-    own.hidden = !app.state.get("strokes", "");
+    own.hidden = !strokesOf(app).length;
     own.setAttribute("aria-pressed", String(chosen[0] === "drawing"));
   }
   fill().catch(() => {});

@@ -19,6 +19,12 @@ export function transform({ x, y, angle, size }) {
   return `translate(${x.toFixed(3)} ${y.toFixed(3)}) rotate(${angle.toFixed(2)}) scale(${size.toFixed(4)})`;
 }
 
+// The corners of a part that stands at a pose.
+export const outlineOf = (kind, pose) => OUTLINES[kind].map(([x, y]) => {
+  const corner = within(pose, { x, y, angle: 0, size: 1 });
+  return [corner.x, corner.y];
+});
+
 export const corners = (kind) => OUTLINES[kind].map((corner) => corner.join(",")).join(" ");
 
 // Colours mixed by weights that sum to 1, each colour as #rrggbb.

@@ -9,14 +9,19 @@ export class State {
     this.#read();
     addEventListener("hashchange", () => {
       clearTimeout(this.#timer);
-      this.#read();
-      this.onaddress?.();
+      this.onaddress?.(this.#read());
     });
     addEventListener("pagehide", () => this.flush());
   }
 
   get(key, fallback) {
     return this.#values.has(key) ? this.#values.get(key) : fallback;
+  }
+
+  // A whole number as near to what the address says as the bounds allow, or the fallback where it says none.
+  whole(key, [low, high], fallback) {
+    const value = this.#values.get(key);
+    return Number.isFinite(value) ? Math.min(high, Math.max(low, Math.round(value))) : fallback;
   }
 
   // The address follows a moment later, since browsers do not like to be told a hundred times a second; `now` at once.
@@ -36,8 +41,10 @@ export class State {
     history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
   }
 
+  // Gives the keys whose values are others than before.
   #read() {
-    this.#values.clear();
+    const before = this.#values;
+    this.#values = new Map();
     for (const [key, value] of new URLSearchParams(location.hash.slice(1))) {
       try {
         this.#values.set(key, JSON.parse(value));
@@ -45,5 +52,7 @@ export class State {
         // A link that was cut off: what can be read of it is shown.
       }
     }
+    const text = (values, key) => JSON.stringify(values.get(key));
+    return [...new Set([...before.keys(), ...this.#values.keys()])].filter((key) => text(before, key) !== text(this.#values, key));
   }
 }

@@ -74,7 +74,7 @@ export class Numbers {
         values: iterations.map((one) => values(one)[j]), color: this.app.palette[j], dash: DASHES[j], label: name, legend: false,
       })),
       x: iterations.map((_, n) => n + 1), yRange: [0, 1], mark: at + 1, labels: { x: "iteration", y: what },
-      title: `${what} over the iterations`, height: 110,
+      title: `${what} over the iterations`,
     });
   }
 }

@@ -21,20 +21,22 @@ export class Way {
     this.app = app;
     this.choose = choose;
     this.says = el("span", { class: "small muted", id: `says-${side}` });
+    this.trained = el("p", { class: "small muted trained" });
     this.maps = el("div", { class: "maps", role: "group", "aria-label": "classes" });
     this.plane = el("svg", { class: "plane", viewBox: `-1.1 ${-1.12 * TALL} 2.2 ${2.24 * TALL}`, role: "img" });
     this.note = el("p", { class: "small muted caption" });
     this.entropy = el("div", {});
     this.change = el("div", {});
-    this.root = el("div", {}, this.maps, this.plane, this.note, el("div", { class: "curves" }, this.entropy, this.change));
+    this.root = el("div", {}, this.trained, this.maps, this.plane, this.note, el("div", { class: "curves" }, this.entropy, this.change));
   }
 
-  fill(data, way) {
+  fill(data, way, { trained }) {
     this.way = way;
     this.data = data;
     this.root.hidden = !way;
     this.says.textContent = "";
     if (!way) return;
+    this.trained.textContent = trained ? "Trained with this network." : "Not trained with this network: its answer says little.";
     this.#fillMaps();
     this.#fillPlane();
   }
@@ -100,8 +102,9 @@ export class Way {
     this.head.setAttribute("cy", this.path[at][1]);
     const x = this.way.path.map((_, n) => n + 1);
     const mark = at + 1;
-    linePlot(this.entropy, { series: [{ values: this.way.entropy, color: "var(--c0)" }], x, mark, height: 96, width: 200,
-      yRange: [0, 1], labels: { y: `entropy ${this.way.entropy[at].toFixed(3)}` }, title: "Entropy of the coupling" });
-    linePlot(this.change, { series: [{ values: this.way.change, color: "var(--c2)" }], x, mark, height: 96, width: 200, labels: { y: `logits moved ${this.way.change[at].toFixed(3)}` }, title: "Change of the logits" });
+    // Coupling is never far from even, so that from 0 to 1 its entropy would be a flat line.
+    linePlot(this.entropy, { series: [{ values: this.way.entropy, color: "var(--c0)" }], x, mark, height: 100, fit: 0.01, labels: { y: `entropy ${this.way.entropy[at].toFixed(3)}` }, title: "Entropy of the coupling" });
+    linePlot(this.change, { series: [{ values: this.way.change, color: "var(--c2)" }], x, mark, height: 100,
+      labels: { y: `logits moved ${this.way.change[at].toFixed(3)}` }, title: "Change of the logits" });
   }
 }

@@ -20,14 +20,18 @@ const CHOICES = {
 function mount(root, app) {
   const { el, state } = app;
   let points = [];
+  // Raised where points are put, taken or loaded, not where they move: an answer about others is none.
+  let era = 0;
+  let loads = 0;
   let answer = null;
   let shares = null;
   let held = null;
+  let dragged = false;
   let cross = [0, 0];
   const option = ([value, text]) => el("option", { value }, text);
 
   const preset = el("select", { "aria-label": "Points to begin with", onchange: () => load(preset.value) }, option(["", "Your own points"]), Object.entries(PRESETS).map(option));
-  const clear = el("button", { type: "button", onclick: () => { preset.value = ""; keep([]); } }, "Clear");
+  const clear = el("button", { type: "button", onclick: () => { preset.value = ""; replace([]); } }, "Clear");
   const inputs = {};
   const rows = Object.entries(CHOICES).map(([name, choice]) => {
     const output = el("output", { class: "small number" });
@@ -51,7 +55,7 @@ function mount(root, app) {
   root.append(el("div", { class: "cards stage-cards" },
     el("div", { class: "card" }, el("div", { class: "row choices" }, preset, clear, el("span", { class: "grow" }), count), plane, steps.node,
       el("p", { class: "muted small keys" }, "Click to put a point, drag to move one, double-click to take one away. With keys: arrows move the cross, Enter puts a point, Delete takes the nearest away."),
-      el("div", { class: "pair" }, plots.activations, plots.temperature)),
+      el("div", { class: "plot-pair" }, plots.activations, plots.temperature)),
     el("div", { class: "card" }, el("div", { class: "options" }, rows), el("h2", {}, "Activation of each cluster"), bars, plots.mass),
   ));
 
@@ -64,9 +68,10 @@ function mount(root, app) {
       answer = null;
       return draw();
     }
-    const asked = points;
+    const asked = era;
+    // Answers come one at a time, in the order of the questions: each is shown, though points have moved on meanwhile.
     const given = await ask({ ...settings(), points });
-    if (!given || asked !== points) return;
+    if (!given || asked !== era) return;
     answer = given;
     shares = Uint8Array.from(atob(given.responsibilities), (letter) => letter.charCodeAt(0));
     steps.set(answer.iterations.length, at);
@@ -75,15 +80,21 @@ function mount(root, app) {
 
   async function load(name, wanted, advised = true) {
     if (!name) return;
+    const mine = ++loads;
     const found = await app.api("clusters/preset", { name }).catch(() => null);
-    if (!found) return;
+    if (!found || mine !== loads) return;
     preset.value = name;
     if (advised) {
       inputs.clusters.input.value = found.clusters;
       change("clusters", false);
     }
     steps.stop();
-    await keep(found.points, wanted);
+    await replace(found.points, wanted);
+  }
+
+  function replace(next, at) {
+    era += 1;
+    return keep(next, at);
   }
 
   function keep(next, at) {
@@ -113,13 +124,13 @@ function mount(root, app) {
   function put(point) {
     if (points.length >= MOST) return app.say(`At most ${MOST} points.`);
     preset.value = "";
-    return keep([...points, inside(point)]);
+    return replace([...points, inside(point)]);
   }
 
   function take(n) {
     if (n < 0) return;
     preset.value = "";
-    keep(points.filter((_, m) => m !== n));
+    replace(points.filter((_, m) => m !== n));
   }
 
   // The number of the point that is nearest to a place and not further away than that, or -1.
@@ -138,17 +149,18 @@ function mount(root, app) {
   }
 
   plane.addEventListener("pointerdown", (event) => {
+    dragged = false;
     // A finger is less exact than a pointer.
     const n = near(at(event), event.pointerType === "touch" ? 0.08 : 0.035);
     if (event.button || n < 0) return;
     event.preventDefault();
-    held = { n, pointer: event.pointerId, moved: false };
+    held = { n, pointer: event.pointerId };
     plane.setPointerCapture(event.pointerId);
     plane.classList.add("held");
   });
   plane.addEventListener("pointermove", (event) => {
     if (!held || held.pointer !== event.pointerId) return;
-    held.moved = true;
+    dragged = true;
     preset.value = "";
     keep(points.map((point, n) => (n === held.n ? inside(at(event)) : point)));
   });
@@ -156,8 +168,8 @@ function mount(root, app) {
     plane.addEventListener(end, () => { held = null; plane.classList.remove("held"); });
   }
   plane.addEventListener("click", (event) => {
-    // A click on a point is the end of a drag, or the first half of a double click.
-    if (near(at(event), 0.035) < 0) put(at(event));
+    // The end of a drag is a click too, wherever it ends; one on a point is the first half of a double click.
+    if (!dragged && near(at(event), 0.035) < 0) put(at(event));
   });
   plane.addEventListener("dblclick", (event) => {
     take(near(at(event), 0.035));
@@ -224,7 +236,7 @@ function mount(root, app) {
       el("b", { class: "number" }, activation.toFixed(2)))));
     if (!step) return;
     const lines = (name) => step.means.map((_, j) => ({ values: answer.iterations.map((one) => one[name][j]), color: app.palette[j], label: `cluster ${j + 1}`, legend: false }));
-    const common = { x: answer.iterations.map((_, n) => n + 1), mark: steps.at + 1, height: 110 };
+    const common = { x: answer.iterations.map((_, n) => n + 1), mark: steps.at + 1 };
     app.linePlot(plots.activations, { ...common, series: lines("activations"), yRange: [0, 1], labels: { x: "iteration", y: "activation" }, title: "Activation of each cluster over the iterations" });
     app.linePlot(plots.mass, { ...common, series: lines("mass"), labels: { x: "iteration", y: "points that a cluster has" }, title: "Points of each cluster over the iterations" });
     plots.temperature.hidden = inputs.routing.input.value !== "em";
@@ -238,19 +250,21 @@ function mount(root, app) {
       input.value = known ? value : choice.first;
     }
     label();
+    steps.stop();
+    loads += 1;
     const found = unpack(state.get("clusters.points", null));
     const wanted = state.get("clusters.at", Infinity);
     if (!found) return load("three blobs and outliers", wanted, false);
     preset.value = "";
-    return keep(found, wanted);
+    return replace(found, wanted);
   }
 
   drawCross();
   restore();
   return {
     unmount() { steps.stop(); },
-    onState() {
-      if (pack(points) !== state.get("clusters.points") || state.get("clusters.at", steps.at) !== steps.at) restore();
+    onState(changes) {
+      if (changes.some((key) => key.startsWith("clusters."))) restore();
     },
   };
 }

@@ -16,7 +16,10 @@ export const panel = {
 function mount(root, app) {
   const { el, state, info } = app;
   let strokes = strokesOf(app);
+  // Where keys have led the pen, and the stroke that grows while it is down, by keys or by pointer.
   let pen = null;
+  let line = null;
+  const pairs = () => state.get("draw.two", false) === true;
 
   const pad = el("canvas", {
     id: "pad", width: 560, height: 560, tabindex: 0, role: "application",
@@ -62,19 +65,22 @@ function mount(root, app) {
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, pad.width, pad.height);
     pad.classList.add("inked");
-    if (current(app) !== "drawing" && backdrop) {
+    const sample = current(app) !== "drawing" && backdrop;
+    if (sample) {
       context.imageSmoothingEnabled = true;
       context.drawImage(backdrop, 0, 0, pad.width, pad.height);
       pad.classList.toggle("inked", backdrop.classList.contains("inked"));
-      return;
     }
     context.scale(pad.width, pad.height);
     context.strokeStyle = "#000";
-    trace(context, strokes, PEN);
-    if (document.activeElement === pad && pen) {
-      context.beginPath();
-      context.arc(pen.at[0], pen.at[1], PEN / 2, 0, 7);
-      context.lineWidth = 0.005;
+    if (!sample) trace(context, strokes, PEN);
+    if (document.activeElement !== pad || !pen) return;
+    context.beginPath();
+    context.arc(...pen, PEN / 2, 0, 7);
+    // Light below dark, so that the ring is seen on ink and on paper.
+    for (const [colour, width] of [["#fff", 0.013], ["#000", 0.005]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
       context.stroke();
     }
   }
@@ -90,7 +96,7 @@ function mount(root, app) {
 
   function answer({ activations, reconstructions }) {
     const order = activations.map((_, n) => n).sort((a, b) => activations[b] - activations[a]);
-    const pair = state.get("draw.two", false);
+    const pair = pairs();
     const images = reconstructions && app.unpack(reconstructions);
     rows.forEach(({ row, bar, number, canvas }, n) => {
       bar.style.width = `${(100 * activations[n]).toFixed(1)}%`;
@@ -119,7 +125,7 @@ function mount(root, app) {
     look();
   }
   function press() {
-    const pair = state.get("draw.two", false);
+    const pair = pairs();
     one.setAttribute("aria-pressed", String(!pair));
     two.setAttribute("aria-pressed", String(pair));
     const drawn = current(app) === "drawing";
@@ -129,7 +135,8 @@ function mount(root, app) {
   function choose(sample) {
     const before = [current(app)].flat();
     const last = before.at(-1);
-    state.set("input", state.get("draw.two", false) && last !== "drawing" && last !== sample ? [last, sample] : sample);
+    line = null;
+    state.set("input", pairs() && last !== "drawing" && last !== sample ? [last, sample] : sample);
     press();
     look();
   }
@@ -140,13 +147,18 @@ function mount(root, app) {
     redraw();
     look();
   }
-  function fresh() {
+  function begin(point) {
     if (current(app) !== "drawing") strokes = [];
+    line = [point];
+    strokes.push(line);
+    changed();
   }
   function takeBack() {
+    line = null;
     if (current(app) === "drawing") { strokes.pop(); changed(); }
   }
   function empty() {
+    line = null;
     strokes = [];
     changed();
   }
@@ -158,28 +170,26 @@ function mount(root, app) {
   pad.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     pad.setPointerCapture(event.pointerId);
-    fresh();
     pen = null;
-    strokes.push([place(event)]);
-    changed();
+    begin(place(event));
   });
   pad.addEventListener("pointermove", (event) => {
-    if (!pad.hasPointerCapture(event.pointerId)) return;
-    const stroke = strokes[strokes.length - 1];
-    const before = stroke.length;
-    for (const part of event.getCoalescedEvents?.() ?? [event]) thin(stroke, place(part));
-    if (stroke.length === before) thin(stroke, place(event));
-    if (stroke.length !== before) changed();
+    if (!line || !pad.hasPointerCapture(event.pointerId)) return;
+    const before = line.length;
+    for (const part of event.getCoalescedEvents?.() ?? [event]) thin(line, place(part));
+    if (line.length === before) thin(line, place(event));
+    if (line.length !== before) changed();
   });
+  pad.addEventListener("lostpointercapture", () => { line = null; });
   pad.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    pen ??= { at: [0.5, 0.3], down: false };
+    pen ??= [0.5, 0.3];
     if (move) {
-      pen.at = pen.at.map((value, axis) => Math.min(0.95, Math.max(0.05, value + move[axis] * 0.04)));
-      if (pen.down) { thin(strokes[strokes.length - 1], pen.at); changed(); } else redraw();
+      pen = pen.map((value, axis) => Math.min(0.95, Math.max(0.05, value + move[axis] * 0.04)));
+      if (line) { thin(line, pen); changed(); } else redraw();
     } else if (event.key === " ") {
-      pen.down = !pen.down;
-      if (pen.down) { fresh(); strokes.push([pen.at]); changed(); }
+      if (line) line = null;
+      else begin(pen);
     } else if (event.key === "Backspace") takeBack();
     else if (event.key === "Delete") empty();
     else return;
@@ -193,8 +203,11 @@ function mount(root, app) {
   look();
   return {
     unmount() {},
-    onState() {
-      strokes = strokesOf(app);
+    onState(changes) {
+      if (changes.includes("strokes") || changes.includes("input")) {
+        strokes = strokesOf(app);
+        line = null;
+      }
       press();
       redraw();
       look();

@@ -8,7 +8,6 @@ const MOVES = [
   ["scale", "scale", 0.58, 1.42, 0.02, 1, "×"],
   ["shear", "shear", -0.7, 0.7, 0.02, 0, ""],
 ];
-const UNMOVED = Object.fromEntries(MOVES.map(([key, , , , , neutral]) => [key, neutral]));
 
 export const panel = {
   id: "pose",
@@ -40,12 +39,12 @@ function mount(root, app) {
     const show = () => {
       input.value = wanted()[key];
       value.textContent = `${wanted()[key]}${unit && (unit === "°" ? unit : ` ${unit}`)}`;
-      row.classList.toggle("chosen", state.get("pose.along", "rotate") === key);
+      row.classList.toggle("chosen", way() === key);
     };
     const row = el("div", { class: "slider" }, el("label", { for: `move-${key}` }, name), input, value);
     return { row, show };
   });
-  const still = el("button", { type: "button", class: "small", onclick: () => transform(null, state.get("pose.along", "rotate")) }, "unmoved");
+  const still = el("button", { type: "button", class: "small", onclick: () => transform(null, way()) }, "unmoved");
   const choice = picker(app, choose);
   const decoderless = el("p", { class: "muted", hidden: true }, "This network has no decoder, so that its poses cannot be drawn.");
 
@@ -66,11 +65,23 @@ function mount(root, app) {
     el("div", { class: "card" }, lengthPlot),
     el("div", { class: "card" }, posePlot)));
 
-  const wanted = () => ({ ...UNMOVED, ...state.get("pose.move", {}) });
+  // Only what the sliders could have set, whatever a link says.
+  const wanted = () => {
+    const kept = state.get("pose.move", null) ?? {};
+    return Object.fromEntries(MOVES.map(([key, , low, high, step, neutral]) => {
+      const value = Number.isFinite(kept[key]) ? Math.min(high, Math.max(low, kept[key])) : neutral;
+      return [key, step === 1 ? Math.round(value) : value];
+    }));
+  };
+  const way = () => {
+    const kept = state.get("pose.along", "rotate");
+    return MOVES.some(([key]) => key === kept) ? kept : "rotate";
+  };
   const offsets = () => {
     const kept = state.get("pose.off", null);
     const size = found?.pose.length ?? 0;
-    return Array.isArray(kept) && kept.length === size && kept.every(Number.isFinite) ? kept : Array(size).fill(0);
+    const known = Array.isArray(kept) && kept.length === size && kept.every(Number.isFinite);
+    return known ? kept.map((value) => Math.min(REACH, Math.max(-REACH, value))) : Array(size).fill(0);
   };
   const pose = () => found.pose.map((value, n) => value + offsets()[n]);
 
@@ -97,7 +108,7 @@ function mount(root, app) {
     grid.dataset.offsets = JSON.stringify(answer.offsets);
   });
   const move = app.latest(async () => {
-    const key = state.get("pose.along", "rotate");
+    const key = way();
     const answer = await app.api("pose/move", { source: source(app), transform: wanted(), along: key });
     if (root.isConnected) plot(key, answer);
   });
@@ -137,7 +148,7 @@ function mount(root, app) {
     sweep();
   }
   function along(key) {
-    if (state.get("pose.along", "rotate") === key) return;
+    if (way() === key) return;
     state.set("pose.along", key);
     sweep();
   }
@@ -155,7 +166,7 @@ function mount(root, app) {
     const axis = { x: unit ? `${name}, ${{ px: "pixels", "°": "degrees", "×": "factor" }[unit]}` : `${name}, slope` };
     const series = [{ values: answer.lengths, label: `length of the capsule of ${label}`, color: "var(--c0)" }];
     if (answer.cnn) series.push({ values: answer.cnn, label: `the CNN's probability of ${label}`, color: "var(--c3)", dash: "5 4" });
-    app.linePlot(lengthPlot, { series, x: answer.places, yRange: [0, 1], mark: wanted()[key], height: 190,
+    app.linePlot(lengthPlot, { series, x: answer.places, yRange: [0, 1], mark: wanted()[key], height: 215,
       labels: { ...axis, y: "Is it still there?" }, title: "Length of the capsule and probability of the CNN along the way" });
     const dims = answer.poses[0].map((_, d) => answer.poses.map((row) => row[d]));
     const spread = dims.map((values) => Math.max(...values) - Math.min(...values));
@@ -166,7 +177,7 @@ function mount(root, app) {
         ...dims.map((values) => ({ values, color: "color-mix(in srgb, var(--muted) 32%, transparent)", width: 1.2 })),
         ...most.map((d, n) => ({ values: dims[d], label: `dimension ${d + 1}`, color: `var(--c${[0, 1, 2, 4][n]})` })),
       ],
-      x: answer.places, yRange: [-high, high], mark: wanted()[key], height: 190,
+      x: answer.places, yRange: [-high, high], mark: wanted()[key], height: 215,
       labels: { ...axis, y: "How its pose moves" }, title: "The dimensions of the pose along the way",
     });
     const best = (values) => values.indexOf(Math.max(...values));

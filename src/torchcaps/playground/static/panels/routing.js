@@ -3,6 +3,7 @@ import { Way, shade } from "../way.js";
 
 const OWN = "own";
 const PAUSE = 900;
+const ITERS = 10;
 
 export const panel = {
   id: "routing",
@@ -27,7 +28,7 @@ function mount(root, app) {
   const play = button("play", "▶", "play", toggle);
   const next = button("next", "▸", "one iteration on", () => go(at() + 1));
   const iters = el("select", { id: "iters", onchange: () => { state.set("routing.iters", Number(iters.value)); ask(); } },
-    Array.from({ length: 10 }, (_, n) => el("option", { value: n + 1 }, `${n + 1}`)));
+    Array.from({ length: ITERS }, (_, n) => el("option", { value: n + 1 }, `${n + 1}`)));
   const choice = picker(app, (input) => {
     state.set("input", input);
     state.set("routing.parent", null);
@@ -58,7 +59,7 @@ function mount(root, app) {
     const options = (first) => [...first, ...routers.map((name) => el("option", { value: name }, name.replace("_", "-")))];
     ways[0].select.replaceChildren(...options([el("option", { value: OWN }, `the network's own (${own})`)]));
     ways[1].select.replaceChildren(...options([el("option", { value: "" }, "compare with …"), el("option", { value: OWN }, `the network's own (${own})`)]));
-    return [OWN, ...routers];
+    return { known: [OWN, ...routers], own };
   });
 
   const chosen = (known) => {
@@ -67,9 +68,9 @@ function mount(root, app) {
     return [known.includes(a) ? a : OWN, ...(known.includes(b) ? [b] : [])];
   };
   const ask = app.latest(async () => {
-    const known = await names;
+    const { known, own } = await names;
     const routers = chosen(known);
-    const body = { source: source(app), routers, iters: state.get("routing.iters", 3) };
+    const body = { source: source(app), routers, iters: state.whole("routing.iters", [1, ITERS], 3) };
     const parent = state.get("routing.parent", null);
     if (Number.isInteger(parent) && parent >= 0 && parent < info.classes.length) body.parent = parent;
     const answer = await app.api("routing/trace", body);
@@ -83,7 +84,7 @@ function mount(root, app) {
     draw();
     ways.forEach(({ way, card }, n) => {
       card.classList.toggle("empty", !data.ways[n]);
-      way.fill(data, data.ways[n]);
+      way.fill(data, data.ways[n], { trained: [OWN, own].includes(routers[n]) });
       if (!data.ways[n]) way.says.textContent = "another router, on the same votes";
     });
     go(at());

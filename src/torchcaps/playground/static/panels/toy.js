@@ -1,5 +1,6 @@
+import { boxAt, drawNames } from "../names.js";
 import { BOUNDS, MOST, clamp, pack, turned, two, unpack } from "../parts.js";
-import { OUTLINES, blend, corners, transform, within } from "../shapes.js";
+import { blend, corners, outlineOf, transform, within } from "../shapes.js";
 import { stepper } from "../steps.js";
 import { DASHES, Numbers, nameOf } from "../toynumbers.js";
 
@@ -8,9 +9,14 @@ const SCENES = {
   "upside-down": "The upside-down house", random: "Parts at random",
 };
 const ROUTINGS = { em: "EM", dynamic: "Dynamic", kmeans: "k-means" };
+const SEEDS = 1_000_000;
+
 function mount(root, app) {
   const { el, state } = app;
   let parts = [];
+  // Raised where parts are added, taken away or loaded, not where they move: an answer about others is none.
+  let era = 0;
+  let loads = 0;
   let chosen = 0;
   let answer = null;
   let held = null;
@@ -20,18 +26,19 @@ function mount(root, app) {
     const value = state.get(`toy.${key}`, fallback);
     return known.includes(value) ? value : fallback;
   };
+  const seedOf = () => state.whole("toy.seed", [0, SEEDS], 0);
 
   const scene = el("select", { "aria-label": "Scene", onchange: () => load(scene.value) }, Object.entries(SCENES).map(option));
-  const again = el("button", { type: "button", onclick: () => load("random", state.get("toy.seed", 0) + 1) }, "Others");
+  const again = el("button", { type: "button", onclick: () => load("random", (seedOf() + 1) % SEEDS) }, "Others");
   const routing = el("select", { "aria-label": "Routing", onchange: () => change("routing", routing.value) }, Object.entries(ROUTINGS).map(option));
   const third = el("input", { type: "checkbox", onchange: () => change("third", third.checked) });
   const ghosts = el("select", { "aria-label": "Votes shown", onchange: () => { state.set("toy.votes", ghosts.value); draw(); } },
     [["all", "votes of all"], ["chosen", "votes of the chosen"], ["none", "no votes"]].map(option));
   const steps = stepper((at) => { state.set("toy.at", at); draw(); });
 
-  const layer = { wholes: el("g"), votes: el("g"), parts: el("g"), handle: el("g") };
+  const layer = { wholes: el("g"), names: el("g"), votes: el("g"), parts: el("g"), handle: el("g") };
   const stage = el("svg", { viewBox: "-6 -4 12 8", class: "stage", role: "group", "aria-label": "The scene: parts that can be moved and turned" },
-    el("path", { class: "ground", d: "M-6 0H6M0 -4V4" }), layer.parts, layer.votes, layer.wholes, layer.handle);
+    el("path", { class: "ground", d: "M-6 0H6M0 -4V4" }), layer.parts, layer.votes, layer.wholes, layer.names, layer.handle);
   const sliders = Object.fromEntries([["angle", "Turn", 1], ["size", "Size", 0.01]].map(([name, text, step]) => {
     const [min, max] = BOUNDS[name];
     const input = el("input", { type: "range", min, max, step, "aria-label": text, oninput: () => edit({ [name]: Number(input.value) }) });
@@ -53,29 +60,35 @@ function mount(root, app) {
     numbers.root,
   ));
 
-  const ask = app.latest(() => app.api("toy/route", {
-    parts, routing: routing.value, iters: 8, upside_down: third.checked,
-  }));
+  const ask = app.latest((body) => app.api("toy/route", body));
 
   async function route(at) {
-    const asked = parts;
-    const given = await ask();
-    if (!given) return;
-    answer = given;
+    const asked = era;
+    // Answers come one at a time, in the order of the questions: each is shown, though parts have moved on meanwhile.
+    const given = await ask({ parts, routing: routing.value, iters: 8, upside_down: third.checked });
+    if (!given || asked !== era) return;
+    answer = { ...given, era };
     steps.set(answer.iterations.length, at);
-    if (asked === parts) draw();
+    draw();
   }
 
-  async function load(name, seed = state.get("toy.seed", 0), wantedAt = undefined) {
+  // What a link says of the view comes before what the scene would show.
+  async function load(name, seed = seedOf(), view = {}) {
+    const mine = ++loads;
     const found = await app.api("toy/scene", { name, seed }).catch(() => null);
-    if (!found) return;
+    if (!found || mine !== loads) return;
     state.set("toy.scene", name);
     state.set("toy.seed", seed || null);
     scene.value = name;
-    third.checked = found.upside_down;
-    chosen = 0;
+    third.checked = view.third ?? found.upside_down;
     steps.stop();
-    await keep(found.parts, wantedAt);
+    await replace(found.parts, view.chosen ?? 0, view.at);
+  }
+
+  function replace(next, first, at) {
+    era += 1;
+    chosen = Math.min(first, next.length - 1);
+    return keep(next, at);
   }
 
   function keep(next, at) {
@@ -84,6 +97,7 @@ function mount(root, app) {
     again.hidden = scene.value !== "random";
     state.set("toy.parts", pack(parts));
     state.set("toy.third", third.checked || null);
+    state.set("toy.chosen", chosen || null);
     drawParts();
     return route(at);
   }
@@ -103,23 +117,21 @@ function mount(root, app) {
 
   function add(kind) {
     if (parts.length >= MOST) return app.say(`At most ${MOST} parts.`);
-    chosen = parts.length;
-    return keep([...parts, { kind, x: 0, y: 2.6, angle: 0, size: 1.2 }]);
+    return replace([...parts, { kind, x: 0, y: 2.6, angle: 0, size: 1.2 }], parts.length);
   }
 
   function drop() {
     if (parts.length < 2) return app.say("One part has to stay.");
-    const rest = parts.filter((_, n) => n !== chosen);
-    chosen = Math.min(chosen, rest.length - 1);
-    return keep(rest).then(() => layer.parts.children[chosen]?.focus());
+    return replace(parts.filter((_, n) => n !== chosen), chosen).then(() => layer.parts.children[chosen]?.focus());
   }
 
   const now = () => answer?.iterations[steps.at];
   // While an answer to added or removed parts is on its way, the old one has too few or too many rows.
-  const matches = () => answer && answer.votes.length === parts.length;
+  const matches = () => answer?.era === era;
 
   function choose(n) {
     chosen = n;
+    state.set("toy.chosen", n || null);
     draw();
   }
 
@@ -222,14 +234,13 @@ function mount(root, app) {
     ring.setAttribute("cy", top.y.toFixed(3));
   }
 
-  const outline = (whole, pose, attrs, ...more) => el("g", { fill: "none", ...attrs }, Object.entries(whole.places).map(([kind, place]) =>
-    el("polygon", { points: corners(kind), transform: transform(within(pose, place)) })), more);
+  const outline = (whole, pose, attrs) => el("g", { fill: "none", ...attrs }, Object.entries(whole.places).map(([kind, place]) =>
+    el("polygon", { points: corners(kind), transform: transform(within(pose, place)) })));
 
-  // Just below the lowest corner of a whole.
-  function under(whole, pose) {
-    const all = Object.entries(whole.places).flatMap(([kind, place]) => OUTLINES[kind].map(([x, y]) => within(within(pose, place), { x, y, angle: 0, size: 1 })));
-    const [left, right] = [Math.min(...all.map(({ x }) => x)), Math.max(...all.map(({ x }) => x))];
-    return { x: clamp((left + right) / 2, [-5, 5]).toFixed(3), y: Math.min(3.8, Math.max(...all.map(({ y }) => y)) + 0.5).toFixed(3) };
+  // What a name must not cover: the parts, and the ring that turns one.
+  function taken() {
+    const [x, y, r] = ["cx", "cy", "r"].map((name) => Number(layer.handle.lastChild.getAttribute(name)));
+    return [...parts.map((part) => outlineOf(part.kind, part)), boxAt([x, y], [2 * r, 2 * r])];
   }
 
   function draw() {
@@ -242,7 +253,11 @@ function mount(root, app) {
     })) : [])));
     layer.wholes.replaceChildren(...answer.wholes.map((whole, j) => outline(whole, step.poses[j], {
       class: "whole", stroke: colours(j), "stroke-dasharray": DASHES[j], opacity: step.activations[j].toFixed(2),
-    }, step.activations[j] < 0.5 ? null : el("text", { class: "whole-name", fill: colours(j), ...under(whole, step.poses[j]) }, whole.name))));
+    })));
+    drawNames(layer.names, answer.wholes.map((whole, j) => ({
+      name: whole.name, colour: colours(j), strength: step.activations[j],
+      outlines: Object.entries(whole.places).map(([kind, place]) => outlineOf(kind, within(step.poses[j], place))),
+    })), taken());
     numbers.show(answer, steps.at, parts, chosen);
   }
 
@@ -250,21 +265,24 @@ function mount(root, app) {
     scene.value = wanted("scene", "both", Object.keys(SCENES));
     routing.value = wanted("routing", "em", Object.keys(ROUTINGS));
     ghosts.value = wanted("votes", "all", ["all", "chosen", "none"]);
-    third.checked = state.get("toy.third", false) === true;
+    const look = state.get("toy.third", null);
+    third.checked = look === true;
+    steps.stop();
+    loads += 1;
     const kept = state.get("toy.parts", null);
     const found = kept === null ? null : unpack(kept);
-    const wantedAt = state.get("toy.at", Infinity);
-    chosen = 0;
-    if (found) await keep(found, wantedAt);
-    else await load(scene.value, undefined, wantedAt);
+    const at = state.get("toy.at", Infinity);
+    const first = state.whole("toy.chosen", [0, MOST], 0);
+    if (found) await replace(found, first, at);
+    else await load(scene.value, undefined, { at, chosen: first, third: typeof look === "boolean" ? look : undefined });
   }
 
   again.hidden = true;
   restore();
   return {
     unmount() { steps.stop(); },
-    onState() {
-      if (pack(parts) !== state.get("toy.parts") || state.get("toy.at", steps.at) !== steps.at) restore();
+    onState(changes) {
+      if (changes.some((key) => key.startsWith("toy."))) restore();
     },
   };
 }

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .pages import READY, SEVEN, changes, opened, state, stroke
+
+
+def test_strokes_are_taken_back_and_cleared(page: Any) -> None:
+    opened(page, "input=0")
+    stroke(page, *SEVEN)
+    stroke(page, (0.4, 0.5), (0.65, 0.5))
+    changes(page, "#pad", lambda: page.click("#undo"))
+    changes(page, "#pad", lambda: page.click("#clear"))
+    page.wait_for_function("() => document.querySelector('#verdict').textContent === 'nothing yet'")
+    assert page.locator("#undo").is_disabled()
+
+
+def test_the_pen_is_led_by_keys(page: Any) -> None:
+    opened(page, "input=0")
+    page.focus("#pad")
+    page.keyboard.press("Space")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => location.hash.includes('strokes')")
+    changes(page, "#pad", lambda: page.keyboard.press("Backspace"))
+
+
+@pytest.mark.parametrize("key", ["Backspace", "Delete"])
+def test_taking_back_lifts_the_pen(page: Any, key: str) -> None:
+    opened(page, "input=0")
+    page.focus("#pad")
+    for pressed in ("Space", "ArrowRight", key, "ArrowDown", "ArrowDown"):
+        page.keyboard.press(pressed)
+    assert state(page)["strokes"] == ""
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowLeft")
+    # Two points, of four letters each: the new stroke and nothing of the one before.
+    assert len(state(page)["strokes"]) == 8
+
+
+def test_taking_back_ends_the_stroke_of_a_pointer_that_is_down(page: Any) -> None:
+    opened(page, "input=0")
+    box = page.locator("#pad").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 150, box["y"] + 100, steps=4)
+    page.focus("#pad")
+    page.keyboard.press("Backspace")
+    page.mouse.move(box["x"] + 150, box["y"] + 200, steps=4)
+    page.mouse.up()
+    assert state(page)["strokes"] == ""
+
+
+def test_choosing_an_image_lifts_the_pen(page: Any) -> None:
+    opened(page, "input=0")
+    page.focus("#pad")
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    kept = state(page)["strokes"]
+    page.click('[data-sample="4"]')
+    page.wait_for_load_state("networkidle")
+    page.focus("#pad")
+    # The ring of the pen is seen over the image, and moves there.
+    changes(page, "#pad", lambda: page.keyboard.press("ArrowDown"))
+    assert (state(page)["input"], state(page)["strokes"]) == (4, kept)
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowDown")
+    assert state(page)["input"] == "drawing"
+    assert len(state(page)["strokes"]) == 8
+
+
+def test_a_finger_draws(browser: Any, url: str) -> None:
+    context = browser.new_context(base_url=url, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto("/")
+    page.wait_for_selector(READY)
+    page.locator("#pad").tap()
+    page.wait_for_function("() => location.hash.includes('strokes')")
+    assert page.evaluate("getComputedStyle(document.querySelector('#pad')).touchAction") == "none"
+    context.close()
