@@ -52,6 +52,21 @@ def test_trace_counts_its_iterations_and_ends_in_the_last() -> None:
     assert torch.equal(trace.routed.coupling, coupling[3])
 
 
+def test_traces_that_follow_each_other_are_one() -> None:
+    def some(iters: int) -> Trace:
+        parts = [torch.randn(iters, 2, *shape) for shape in ((5, 3), (5, 3), (3, 4), (3,), (3, 4))]
+        return Trace("em", torch.randn(2, 5, 3, 4), *parts[:4], extras={"variance": parts[4]})
+
+    first, second = some(1), some(2)
+    joined = Trace.join([first, second])
+    assert (joined.algorithm, joined.iters) == ("em", 3)
+    assert joined.votes is second.votes
+    for name in ("logits", "coupling", "poses", "activations"):
+        assert torch.equal(getattr(joined, name)[:1], getattr(first, name))
+        assert torch.equal(getattr(joined, name)[1:], getattr(second, name))
+    assert torch.equal(joined.extras["variance"][1:], second.extras["variance"])
+
+
 def test_trace_cannot_be_changed() -> None:
     some = torch.zeros(1, 1, 1, 1)
     trace = Trace("dynamic", some, some, some, some, some)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
@@ -74,3 +76,14 @@ class Trace:
     def routed(self) -> Routed:
         """The result of the last iteration."""
         return Routed(self.poses[-1], self.activations[-1], self.coupling[-1])
+
+    @staticmethod
+    def join(traces: Sequence[Trace]) -> Trace:
+        """One trace of the iterations of several, which follow each other; its votes are the last ones."""
+        last = traces[-1]
+        names = ("logits", "coupling", "poses", "activations")
+        return replace(
+            last,
+            **{name: torch.cat([getattr(trace, name) for trace in traces]) for name in names},
+            extras={name: torch.cat([trace.extras[name] for trace in traces]) for name in last.extras},
+        )

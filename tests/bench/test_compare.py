@@ -69,6 +69,13 @@ def test_every_router_and_seed_is_an_ordinary_run(recipe, tmp_path):
     for measure in ("entropy", "changed", "dead"):
         assert 0 <= row[measure]["mean"] <= 1.0001
         assert row[measure]["count"] == 2
+    for measure in ("logit_change", "gradient_norm"):
+        assert row[measure]["mean"] > 0
+        assert row[measure]["count"] == 2
+    found = json.loads((run.path / "measured.json").read_text())["diagnostics"]
+    assert row["runs"][1]["logit_change"] == pytest.approx(sum(found["layers"][-1]["logit_change"]) / 2)
+    squares = sum(norm**2 for norm in found["gradient_norms"].values())
+    assert row["runs"][1]["gradient_norm"] == pytest.approx(squares**0.5)
     assert 0 < row["epoch_seconds"]["mean"] <= row["seconds"]["mean"] + 0.1
     assert [cells[0] for cells in compare_lines(result)] == ["router", *TWO]
 

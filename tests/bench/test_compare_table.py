@@ -18,6 +18,8 @@ def run(seed: int, **changes: Any) -> dict[str, Any]:
         "entropy": 0.8,
         "changed": None,
         "dead": 0.25,
+        "logit_change": 0.125,
+        "gradient_norm": 0.03,
         "tests": {"mnist": 0.5},
     }
     return {**usual, **changes}
@@ -56,7 +58,19 @@ def test_a_line_has_means_and_deviations():
         "entropy": "0.800 ± 0.000",
         "changed": "",
         "dead": "25.0 ± 0.0 %",
+        "logit change": "0.125 ± 0.000",
+        "gradient": "0.0300 ± 0.0000",
     }
+
+
+def test_a_comparison_recorded_before_has_no_columns_for_what_it_lacks():
+    old, new = summarise("old", {}, [run(0)]), summarise("new", {}, [run(0, logit_change=None)])
+    for name in ("logit_change", "gradient_norm"):
+        del old[name]
+    assert lines(result(old))[0][-1] == "dead"
+    header, *cells = lines(result(old, new))
+    assert header[-2:] == ["dead", "gradient"]
+    assert [line[-1] for line in cells] == ["", "0.0300"]
 
 
 def failed(seed: int, error: str) -> dict[str, Any]:

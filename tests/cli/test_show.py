@@ -29,9 +29,14 @@ def test_curves_need_no_finished_run(run: Path, ask, tmp_path: Path) -> None:
     going_on = tmp_path / "going_on"
     going_on.mkdir()
     (going_on / "pictures").mkdir()
-    for name in ("recipe.toml", "run.json", "metrics.csv"):
+    for name in ("recipe.toml", "run.json", "metrics.csv", "diagnostics.csv"):
         shutil.copy(run / name, going_on)
     assert ask("show", going_on, "--what", "curves")[0] == 0
+    assert ask("show", going_on, "--what", "routing_curves")[0] == 0
+    # A run of an older version has no such file.
+    (going_on / "diagnostics.csv").unlink()
+    words = "table: expected the columns epoch, layer, iteration, measure, value, got none\n"
+    assert ask("show", going_on, "--what", "routing_curves") == (2, "", words)
 
 
 def test_mistakes_are_named(run: Path, cnn_run: Path, ask) -> None:

@@ -9,9 +9,9 @@ from torchcaps import create_model
 from torchcaps.data import ImageData, load_data, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.eval import diagnose, diagnostics
-from torchcaps.eval.diagnostics import LayerDiagnosis, _decided
-from torchcaps.models import ImageModel
-from torchcaps.nn import ROUTERS, MarginLoss
+from torchcaps.eval.diagnostics import LayerDiagnosis
+from torchcaps.models import MODELS, ImageModel
+from torchcaps.nn import ROUTERS, MarginLoss, Router, diagnosis
 from torchcaps.nn.watch import gradient_norms
 
 
@@ -50,7 +50,7 @@ def test_the_class_layer_by_hand(sharp: ImageModel, digits: ImageData) -> None:
 def test_small_batches_come_to_the_same(sharp: ImageModel, digits: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = diagnose(sharp, digits).layers[0]
     # Room for the votes of seven images, 144 x 10 x 16 numbers each.
-    monkeypatch.setattr(diagnostics, "ROOM", 7 * 23040)
+    monkeypatch.setattr(diagnosis, "ROOM", 7 * 23040)
     calls: list[tuple[int, int]] = []
     pieces = diagnose(sharp, digits, progress=lambda done, total: calls.append((done, total))).layers[0]
     assert calls == [(min(done, 60), 60) for done in range(7, 64, 7)]
@@ -84,6 +84,49 @@ def test_every_router_can_be_diagnosed(name: str, digits: ImageData) -> None:
     assert diagnose(model, digits, limit=8) == found
 
 
+def routers_of(model: ImageModel) -> list[str]:
+    return [name for name, module in model.named_modules() if isinstance(module, Router)]
+
+
+# Made of nothing but shapes: only their modules are asked for.
+with torch.device("meta"):
+    ROUTED = [name for name in MODELS.names() if routers_of(create_model(name))]
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_every_router_of_every_model_is_seen(name: str, digits: ImageData) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, (1, 20, 20))
+    found = diagnose(model, digits.cropped(20), limit=2)
+    assert [f"{layer.name}.routing" for layer in found.layers] == routers_of(model)
+    for layer in found.layers:
+        assert len(layer.logit_change) == len(layer.entropy) - 1
+        assert all(-1e-6 <= value <= 1 + 1e-6 for value in layer.entropy)
+        assert layer.changed is not None
+        assert found.gradient_norms[layer.name] > 0
+
+
+def test_which_models_route() -> None:
+    assert {"attention_capsnet", "capsnet", "deep_capsnet", "matrix_capsnet", "residual_capsnet"} <= set(ROUTED)
+    assert "cnn_small" not in ROUTED
+
+
+def test_layers_that_are_routed_together(digits: ImageData) -> None:
+    torch.manual_seed(0)
+    model = create_model("attention_capsnet_small", routing={"name": "attention", "iters": 4})
+    found = diagnose(model, digits, limit=4)
+    # The classes would not hear of a fourth iteration of the layers below.
+    assert [len(layer.entropy) for layer in found.layers] == [3, 3, 4]
+    for layer in found.layers:
+        assert layer.entropy[0] == pytest.approx(1)
+        assert max(layer.entropy[1:]) < 0.9999
+        assert min(layer.logit_change) > 0
+    with torch.no_grad():
+        trace = model.eval().trace(to_float(digits.images[[0, 20, 39, 59]]))
+    bits = torch.special.entr(trace.coupling).sum(dim=-1).mean(dim=(1, 2)) / torch.tensor(10.0).log()
+    assert found.layers[-1].entropy == pytest.approx(bits.tolist(), rel=1e-4)
+
+
 def test_layers_over_grids(digits: ImageData) -> None:
     torch.manual_seed(0)
     model = create_model("matrix_capsnet_small").train()
@@ -101,18 +144,11 @@ def test_a_network_without_routing_has_gradients_only(cnn: ImageModel, digits: I
     assert min(found.gradient_norms.values()) > 0
 
 
-def test_dead_and_starved_parents() -> None:
-    layer = LayerDiagnosis("head", "em", 8, 4, (float("nan"),), (), None, (0.9, 0.04, 0.06, 0.0), (3.9, 0.1, 0.0, 0.0))
-    assert (layer.dead, layer.starved) == (0.5, 0.5)
+def test_what_is_not_finite_becomes_none() -> None:
+    layer = LayerDiagnosis("head", "em", 8, 2, (float("nan"),), (), None, (0.9, 0.04), (1.9, 0.1))
     found = diagnostics.Diagnosis("digits", "test", 1, (layer,), {"head": float("inf")}).to_json()
-    assert found["layers"][0]["entropy"] == [None]
+    assert (found["layers"][0]["entropy"], found["layers"][0]["dead"]) == ([None], 0.5)
     assert found["gradient_norms"] == {"head": None}
-
-
-def test_where_classes_are_tied_nothing_is_decided() -> None:
-    activations = torch.tensor([[0.2, 0.7, 0.1], [0.3, 0.1, 0.3]])
-    assert _decided(activations).tolist() == [1, -1]
-    assert _decided(activations[:, :1]).tolist() == [0, 0]
 
 
 def test_no_images(model: ImageModel, digits: ImageData) -> None:

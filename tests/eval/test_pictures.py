@@ -12,6 +12,13 @@ from torchcaps.eval.pictures import OWN, clearest, examples, lacking
 from torchcaps.models import ImageModel, create_model
 
 METRICS = {"epoch": [1.0], "train_loss": [0.5], "val_accuracy": [0.9]}
+HISTORY = {
+    "epoch": [1, 1, 2, 2],
+    "layer": ["head"] * 4,
+    "iteration": [1, 2, 1, 2],
+    "measure": ["entropy"] * 4,
+    "value": [1.0, 0.875, 1.0, 0.625],
+}
 
 
 def said(digits: ImageData, predictions: list[int], sure: list[float]) -> Evaluation:
@@ -43,7 +50,7 @@ def test_the_clearest_is_right_where_any_is(digits: ImageData) -> None:
 def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model: ImageModel, digits: ImageData) -> None:
     if what in OWN:
         model = create_model({"transformations": "transforming_autoencoder", "phases": "kuramoto_net"}[what]).eval()
-    picture = draw(what, Subject(model, evaluate(model, digits), METRICS))
+    picture = draw(what, Subject(model, evaluate(model, digits), METRICS, history=HISTORY))
     picture.figure.canvas.draw()
     assert picture.figure.axes
     assert all(len(words) > 10 for words in (picture.title, picture.caption, picture.alt))
@@ -56,6 +63,7 @@ def test_every_picture_has_a_title_a_caption_and_a_description(what: str, model:
         ("perturbations", "decoder"),
         ("coupling", "routing"),
         ("diagnostics", "routing"),
+        ("routing_curves", "routing"),
         ("transformations", "transformations"),
         ("phases", "phases"),
     ],
@@ -89,7 +97,7 @@ def test_every_picture_of_pairs(what: str) -> None:
     data = load_data("multimnist", "test", source="digits").subset(range(0, 1000, 25))
     torch.manual_seed(0)
     model = create_model("capsnet_small", (1, 36, 36)).eval()
-    picture = draw(what, Subject(model, evaluate(model, data), METRICS))
+    picture = draw(what, Subject(model, evaluate(model, data), METRICS, history=HISTORY))
     picture.figure.canvas.draw()
     assert ("green" in picture.caption) == (what == "reconstructions")
 
@@ -103,9 +111,14 @@ def test_a_model_without_classes_has_no_pictures_of_them(digits: ImageData) -> N
     assert "accuracy" not in draw("curves", subject).caption
 
 
-def test_layers_routed_together_are_not_diagnosed(digits: ImageData) -> None:
-    concurrent, sequential = (
-        create_model("attention_capsnet_small", schedule=how) for how in ("concurrent", "sequential")
-    )
-    assert "routes its layers together" in (lacking("diagnostics", concurrent) or "")
-    assert lacking("diagnostics", sequential) is None
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_layers_are_diagnosed_in_whatever_order_they_are_routed(schedule: str) -> None:
+    assert lacking("diagnostics", create_model("attention_capsnet_small", schedule=schedule)) is None
+
+
+def test_routing_curves_say_how_the_entropy_went(model: ImageModel, digits: ImageData) -> None:
+    picture = draw("routing_curves", Subject(model, evaluate(model, digits), METRICS, history=HISTORY))
+    assert "over 2 epochs" in picture.alt
+    assert picture.alt.endswith("goes from 0.875 to 0.625.")
+    with pytest.raises(ConfigError, match="table: expected the columns epoch, layer"):
+        draw("routing_curves", Subject(model, evaluate(model, digits), METRICS))

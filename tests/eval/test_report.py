@@ -16,6 +16,13 @@ from torchcaps.eval.report import ORDER
 from torchcaps.models import ImageModel, create_model
 from torchcaps.train import Run
 
+HISTORY = {
+    "epoch": [1, 2],
+    "layer": ["head"] * 2,
+    "iteration": [3] * 2,
+    "measure": ["entropy"] * 2,
+    "value": [0.9, 0.8],
+}
 EVIL = "<script>alert(1)</script>&\"'"
 
 
@@ -39,6 +46,7 @@ class FinishedRun:
     model: ImageModel
     data: ImageData
     recipe: Recipe = field(default_factory=lambda: Recipe(Named(EVIL, {"iters": 1})))
+    history: dict[str, list[Any]] = field(default_factory=lambda: HISTORY)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -50,6 +58,9 @@ class FinishedRun:
 
     def metrics(self) -> dict[str, list[float]]:
         return {"epoch": [1.0, 2.0], "train_loss": [0.5, 0.4], "val_accuracy": [0.8, 0.9]}
+
+    def diagnostics(self) -> dict[str, list[Any]]:
+        return self.history
 
     def load_model(self) -> ImageModel:
         return self.model
@@ -100,7 +111,7 @@ def test_the_page_needs_nothing_outside_itself(finished: FinishedRun) -> None:
     assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
     assert "@import" not in text
-    assert len(page.images) == 6
+    assert len(page.images) == 7
     for image in page.images:
         start, _, content = (image["src"] or "").partition(",")
         assert start == "data:image/png;base64"
@@ -111,13 +122,14 @@ def test_the_page_can_be_read_without_seeing(finished: FinishedRun) -> None:
     page = Page((finished.path / "report.html").read_text())
     assert all(len(image["alt"] or "") > 30 for image in page.images)
     assert page.tags.count("h1") == 1
-    assert page.headings[1:7] == [
+    assert page.headings[1:8] == [
         "Learning curves",
         "Confusion matrix",
         "Reconstructions",
         "What the dimensions stand for",
         "Coupling over the routing iterations",
         "What routing does",
+        "What routing did while it learned",
     ]
 
 
@@ -175,10 +187,23 @@ def test_parts_that_a_model_does_not_have_are_left_out_and_named(
     text = report(cast(Run, run), evaluation).read_text()
     assert len(Page(text).images) == 2
     assert text.count("Left out: this model has no decoder.") == 2
-    assert text.count("Left out: this model has no routing.") == 2
+    assert text.count("Left out: this model has no routing.") == 3
     assert ">Routing<" not in text
+    # Gradients it has all the same.
+    norms = diagnose(cnn, evaluation.data).gradient_norms
+    assert len(norms) > 2
+    for name, norm in norms.items():
+        assert f'<th scope="row">gradient norm.{name}</th><td>{norm:.6g}</td>' in text
     assert "on 10 held-out images" in text
     assert sorted(path.stem for path in run.pictures.iterdir()) == ["confusion", "curves"]
+
+
+def test_an_older_run_kept_nothing_of_its_routing(tmp_path: Path, model: ImageModel, digits: ImageData) -> None:
+    run = FinishedRun(tmp_path, model, digits, history={})
+    text = report(cast(Run, run)).read_text()
+    assert sorted(path.stem for path in run.pictures.iterdir()) == sorted(set(ORDER) - {"routing_curves"})
+    assert "while it learned" not in text
+    assert "Left out" not in text
 
 
 def test_a_model_without_classes_shows_its_own_picture_and_no_accuracy(tmp_path: Path, digits: ImageData) -> None:

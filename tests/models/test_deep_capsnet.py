@@ -66,6 +66,15 @@ def test_the_routed_layer_routes_every_position_by_itself() -> None:
     torch.testing.assert_close(out[1, 3, 2], expected[0])
 
 
+@torch.no_grad()
+def test_the_trace_of_the_routed_layer_ends_in_its_result() -> None:
+    torch.manual_seed(0)
+    layer, poses = RoutedCellConv(3, 5, (4, 6), DynamicRouting()), torch.randn(2, 7, 6, 3, 4)
+    trace = layer.trace(poses)
+    assert trace.coupling.shape == (3, 2 * 7 * 6, 3, 5)
+    torch.testing.assert_close(trace.poses[-1].view(2, 7, 6, 5, 6), layer(poses))
+
+
 def test_every_layer_has_a_router_of_its_own() -> None:
     model = make(routing={"name": "em", "iters": 2})
     assert isinstance(model.upper.skip, RoutedCellConv)

@@ -167,9 +167,7 @@ def test_errors_name_the_argument() -> None:
         AttentionRouting(iters=0)
     with pytest.raises(ConfigError, match=r"^inverse_temp: expected a finite number above 0, got 0$"):
         KMeansRouting(inverse_temp=0)
-    with pytest.raises(
-        ConfigError, match=r"^out_dim: expected at least 2 with AttentionRouting, got 1 \(.*; use "
-    ):
+    with pytest.raises(ConfigError, match=r"^out_dim: expected at least 2 with AttentionRouting, got 1 \(.*; use "):
         CapsLinear(6, 3, in_dim=4, out_dim=1, routing=AttentionRouting())
     with pytest.raises(ConfigError, match=r"^unknown option 'iters' of SelfAttentionRouting"):
         make_router({"name": "self_attention", "iters": 3})

@@ -6,8 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from torchcaps.nn import ROUTERS, CapsConv2d, CapsLinear, ClassCaps, MarginLoss, make_router
-from torchcaps.nn.watch import at_rest, gradient_norms, routed_evenly, routing_layers, trace_evenly, watching
+from torchcaps.nn import ROUTERS, AttentionRouting, CapsConv2d, CapsLinear, ClassCaps, MarginLoss, make_router
+from torchcaps.nn.watch import (
+    at_rest,
+    gradient_norms,
+    routed_evenly,
+    routing_layers,
+    trace_calls,
+    trace_evenly,
+    watching,
+)
+from torchcaps.ops import trace as ops_trace
+from torchcaps.ops import vote
 from torchcaps.ops.diagnostics import coupling_entropy
 from torchcaps.types import Capsules
 
@@ -45,10 +55,57 @@ def test_what_layers_receive_is_kept_while_one_looks(net):
     with watching(routing_layers(net)) as received:
         parents = net(grid())
     assert list(received) == ["lower", "head"]
-    torch.testing.assert_close(net.head.trace(*received["head"]).poses[-1], parents.poses)
+    (args,) = received["head"]
+    torch.testing.assert_close(net.head.trace(*args).poses[-1], parents.poses)
     received.clear()
     net(grid())
     assert received == {}
+
+
+def test_a_layer_that_is_called_twice_is_seen_at_its_last_call():
+    torch.manual_seed(0)
+    layer = CapsLinear(6, 3, in_dim=8, out_dim=4)
+    first, last = (Capsules(torch.randn(2, 6, 8), torch.ones(2, 6)) for _ in range(2))
+    with watching({"it": layer}) as received:
+        layer(first)
+        layer(last)
+    assert received == {"it": [(first,), (last,)]}
+    torch.testing.assert_close(trace_calls(layer, received["it"]).poses, layer.trace(last).poses)
+
+
+def test_the_calls_of_a_layer_that_goes_step_by_step_are_one_routing():
+    class Steps(CapsLinear):
+        stepwise = True
+
+        def forward(self, children, parents=None):
+            return router.update(children, self.weight, parents)
+
+        def trace(self, children, parents=None):
+            votes, start = vote(children.poses, self.weight), None if parents is None else parents.poses
+            return ops_trace("attention", votes, start, **{**router.learned(), "iters": 1})
+
+    torch.manual_seed(0)
+    router = AttentionRouting()
+    layer = Steps(6, 3, in_dim=8, out_dim=4, routing=router)
+    children = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))
+    with watching({"it": layer}) as received:
+        layer(children, layer(children, layer(children)))
+    whole, steps = CapsLinear.trace(layer, children), trace_calls(layer, received["it"])
+    for name in ("logits", "coupling", "poses", "activations"):
+        torch.testing.assert_close(getattr(steps, name), getattr(whole, name))
+
+
+def test_a_layer_that_gives_poses_alone_can_be_made_even():
+    class Poses(CapsLinear):
+        def forward(self, children):  # pyright: ignore[reportIncompatibleMethodOverride]
+            return super().forward(children).poses
+
+    torch.manual_seed(0)
+    layer = Poses(6, 3, in_dim=8, out_dim=4)
+    children = Capsules(3 * torch.randn(2, 6, 8), torch.ones(2, 6))
+    with routed_evenly(layer):
+        poses = layer(children)
+    torch.testing.assert_close(poses, layer.trace(children).poses[0])
 
 
 @pytest.mark.parametrize("name", ROUTERS.names())

@@ -42,7 +42,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, hook: str, step: int) -> None:
 def same_rows(run: Run, other: Run) -> bool:
     first, second = run.metrics(), other.metrics()
     del first["seconds"], second["seconds"]
-    return first == second
+    return first == second and run.diagnostics() == other.diagnostics()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,8 @@ def whole(tmp_path_factory, pictures):
 
 def test_a_run_folder_is_complete(whole):
     names = {file.name for file in whole.path.iterdir()} - {".lock"}
-    assert names == {"recipe.toml", "run.json", "metrics.csv", "weights.safetensors", "checkpoints", "pictures"}
+    tables = {"metrics.csv", "diagnostics.csv"}
+    assert names == {"recipe.toml", "run.json", *tables, "weights.safetensors", "checkpoints", "pictures"}
     record = whole.record
     assert record["status"] == "finished"
     assert record["images"] == {"train": 48, "val": 6, "test": 6}

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from torchcaps import create_model
 from torchcaps.data import Augment, load_data, to_float
 from torchcaps.nn import LOSSES, MarginLoss
+from torchcaps.nn.diagnosis import LayerDiagnosis, diagnose_layers
 from torchcaps.ops.diagnostics import coupling_entropy
 from torchcaps.train import _keeper as keeper
-from torchcaps.train import start
-from torchcaps.train._vitals import Vitals
+from torchcaps.train import resume, start
+from torchcaps.train._vitals import Look, Vitals
 from torchcaps.train.run import Run, write_metrics
 
 
@@ -17,14 +20,14 @@ def test_values_are_those_of_sixteen_images():
     data = load_data("digits", "val")
     torch.manual_seed(0)
     model = create_model("capsnet_small")
-    found = Vitals(data, Augment())(model, MarginLoss())
+    found = Vitals(data, Augment())(model, MarginLoss()).summary()
     assert list(found) == ["entropy", "dead", "gradient_norm"]
     places = torch.linspace(0, len(data) - 1, 16).round().long()
     images, labels = to_float(data.images[places]), data.labels[places]
     with torch.no_grad():
         trace = model.trace(images)
     assert found["entropy"] == pytest.approx(float(coupling_entropy(trace.coupling[-1:])), rel=1e-5)
-    assert found["dead"] == float((trace.activations[-1].amax(dim=0) < 0.05).float().mean())
+    assert found["dead"] == pytest.approx(float((trace.activations[-1].amax(dim=0) < 0.05).float().mean()))
     MarginLoss()(model(images), labels).backward()
     square = sum(float(weight.grad.square().sum()) for weight in model.parameters() if weight.grad is not None)
     assert found["gradient_norm"] == pytest.approx(square**0.5, rel=1e-4)
@@ -32,7 +35,45 @@ def test_values_are_those_of_sixteen_images():
 
 def test_a_network_without_routing_has_a_gradient_only():
     found = Vitals(load_data("digits", "val"), Augment())(create_model("cnn_small"), LOSSES["cross_entropy"]())
-    assert list(found) == ["gradient_norm"]
+    assert list(found.summary()) == ["gradient_norm"]
+    assert {measure for _, _, _, measure, _ in found.rows(1)} == {"gradient_norm"}
+
+
+def test_all_layers_and_iterations_have_their_rows():
+    torch.manual_seed(0)
+    model, data = create_model("matrix_capsnet_small"), load_data("digits", "val")
+    look = Vitals(data, Augment())(model, LOSSES["spread"]())
+    assert [layer.name for layer in look.layers] == ["lower", "upper", "head"]
+    rows = look.rows(7)
+    assert {epoch for epoch, *_ in rows} == {7}
+    table = {row[1:4]: row[4] for row in rows}
+    assert len(table) == len(rows)
+    for layer in look.layers:
+        steps = [(place, measure) for name, place, measure in table if name == layer.name and place]
+        assert steps == [(1, "entropy"), (2, "entropy"), (3, "entropy"), (2, "logit_change"), (3, "logit_change")]
+        assert tuple(table[layer.name, place, "entropy"] for place in (1, 2, 3)) == layer.entropy
+        for measure in ("changed", "dead", "starved"):
+            assert table[layer.name, None, measure] == getattr(layer, measure)
+        assert table[layer.name, None, "gradient_norm"] == look.gradient_norms[layer.name]
+    total = sum(value**2 for (_, _, measure), value in table.items() if measure == "gradient_norm")
+    assert look.summary()["gradient_norm"] == pytest.approx(total**0.5)
+
+
+def test_layers_below_the_classes_see_fewer_images():
+    # 460,800 votes in an image: four of the sixteen, evenly spaced.
+    torch.manual_seed(0)
+    model, data = create_model("matrix_capsnet_small").eval(), load_data("digits", "val")
+    vitals = Vitals(data, Augment())
+    lower = vitals(model, LOSSES["spread"]()).layers[0]
+    (by_hand,) = diagnose_layers(model, [vitals.images[[0, 5, 10, 15]]], ["lower"])
+    assert lower.entropy == pytest.approx(by_hand.entropy, rel=1e-5)
+    assert lower.changed == by_hand.changed
+
+
+def test_a_share_that_is_not_known_has_no_row():
+    layer = LayerDiagnosis("head", "em", 8, 2, (1.0,), (), None, (0.9, 0.04), (1.0, 1.0))
+    rows = Look((layer,), {}).rows(1)
+    assert [row[3] for row in rows] == ["entropy", "dead", "starved"]
 
 
 def test_a_loss_that_counts_steps_is_not_moved():
@@ -45,10 +86,55 @@ def test_a_loss_that_counts_steps_is_not_moved():
 def test_training_is_the_same_with_and_without(recipe, tmp_path, monkeypatch):
     run = start(recipe("trainer.epochs=2"), tmp_path / "with")
     assert {"entropy", "dead", "gradient_norm"} <= set(run.metrics())
-    monkeypatch.setattr(keeper.Vitals, "__call__", lambda self, model, loss: {})
+    monkeypatch.setattr(keeper.Keeper, "vitals", property(lambda self: None, lambda self, value: None), raising=False)
     other = start(recipe("trainer.epochs=2"), tmp_path / "without")
     assert "entropy" not in other.metrics()
+    assert other.diagnostics() == {}
+    assert not (other.path / "diagnostics.csv").exists()
     assert other.weights.read_bytes() == run.weights.read_bytes()
+
+
+def test_a_run_keeps_what_was_seen_after_each_epoch(recipe, tmp_path):
+    run = start(recipe("trainer.epochs=2"), tmp_path / "run")
+    table = run.diagnostics()
+    assert list(table) == ["epoch", "layer", "iteration", "measure", "value"]
+    assert set(table["epoch"]) == {1, 2}
+    rows = list(zip(*table.values(), strict=True))
+    last = [value for _, layer, step, measure, value in rows if (layer, step, measure) == ("head", 3, "entropy")]
+    assert last == run.metrics()["entropy"]
+    for epoch, total in enumerate(run.metrics()["gradient_norm"], 1):
+        norms = [value for at, _, _, measure, value in rows if (at, measure) == (epoch, "gradient_norm")]
+        assert math.hypot(*norms) == pytest.approx(total)
+
+
+def test_a_killed_run_ends_with_the_same_file(recipe, tmp_path, monkeypatch):
+    whole = start(recipe(), tmp_path / "whole")
+    after = keeper.Keeper.on_train_batch_end
+
+    def broken(self, trainer, *args):
+        if trainer.global_step == 8:
+            raise KeyError("killed")
+        after(self, trainer, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper.Keeper, "on_train_batch_end", broken)
+        with pytest.raises(KeyError, match="killed"):
+            start(recipe(), tmp_path / "run")
+    # What is written then comes from the checkpoint, not from the file.
+    assert set(Run.open(tmp_path / "run").diagnostics()["epoch"]) == {1, 2}
+    (tmp_path / "run" / "diagnostics.csv").unlink()
+    run = resume(tmp_path / "run")
+    assert set(run.diagnostics()["epoch"]) == {1, 2, 3}
+    assert (run.path / "diagnostics.csv").read_bytes() == (whole.path / "diagnostics.csv").read_bytes()
+
+
+def test_a_checkpoint_of_an_older_version_has_no_diagnostics(tmp_path):
+    new = keeper.Keeper(tmp_path, 1)
+    state = new.state_dict()
+    del state["diagnostics"]
+    other = keeper.Keeper(tmp_path, 1)
+    other.load_state_dict({**state, "rows": [{"epoch": 1}]})
+    assert (other.rows, other.diagnostics) == ([{"epoch": 1}], [])
 
 
 def test_rows_of_an_older_run_have_gaps(recipe, tmp_path):

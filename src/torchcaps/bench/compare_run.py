@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from torchcaps.data import ImageData
@@ -36,15 +37,27 @@ def measure(run: Run, tests: Mapping[str, ImageData], *, memory: bool) -> dict[s
         "seconds": record["seconds"],
         "parameters": record["parameters"],
         "memory_mb": kept.get("memory_mb"),
-        **_routing(kept["diagnostics"]["layers"]),
+        **_routing(kept["diagnostics"]),
         "tests": {text: kept["tests"][text] for text in tests},
         "commit": record["commit"],
     }
 
 
-def _routing(layers: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Of the layer of the classes the last entropy and the changed predictions, of all layers the dead parents."""
+def _routing(found: dict[str, Any]) -> dict[str, float | None]:
+    """Of the layer of the classes the last entropy, the mean change of the logits from an iteration to the next and the
+    changed predictions; of all layers the dead parents and the length of the gradient.
+    """
+    layers, norms = found["layers"], list(found["gradient_norms"].values())
+    gradient = None if None in norms else math.hypot(*norms)
     if not layers:
-        return {"entropy": None, "changed": None, "dead": None}
+        return {"entropy": None, "logit_change": None, "changed": None, "dead": None, "gradient_norm": gradient}
     dead = sum(layer["dead"] * layer["parents"] for layer in layers) / sum(layer["parents"] for layer in layers)
-    return {"entropy": layers[-1]["entropy"][-1], "changed": layers[-1]["changed"], "dead": dead}
+    changes = layers[-1]["logit_change"]
+    return {
+        "entropy": layers[-1]["entropy"][-1],
+        # With one pass nothing changes.
+        "logit_change": None if not changes or None in changes else fmean(changes),
+        "changed": layers[-1]["changed"],
+        "dead": dead,
+        "gradient_norm": gradient,
+    }

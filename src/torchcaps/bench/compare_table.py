@@ -11,6 +11,8 @@ Spread = dict[str, Any]
 
 # What is told of every run, besides the tests on other data.
 MEASURES = ("test_accuracy", "val_accuracy", "epoch_seconds", "seconds", "entropy", "changed", "dead")
+# What is told besides, of runs that have it, as comparisons that were recorded before have not: column and digits.
+FURTHER = {"logit_change": ("logit change", 3), "gradient_norm": ("gradient", 4)}
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
@@ -36,6 +38,7 @@ def summarise(router: str, options: Mapping[str, Any], runs: Sequence[Mapping[st
         "parameters": next((run["parameters"] for run in finished), None),
         "memory_mb": next((run["memory_mb"] for run in finished if run["memory_mb"] is not None), None),
         **{name: spread(run[name] for run in finished) for name in MEASURES},
+        **{name: spread(run.get(name) for run in finished) for name in FURTHER},
         "tests": {name: spread(run["tests"].get(name) for run in finished) for name in tests},
         "runs": list(runs),
     }
@@ -47,7 +50,9 @@ def lines(result: Result) -> list[list[str]]:
     tests = list(result["tests"])
     notes = [_note(row) for row in rows]
     header = ["router", "parameters", "test accuracy", *(f"on {name}" for name in tests), "val accuracy", "runs"]
-    header += ["s per epoch", "minutes", "step, MB", "entropy", "changed", "dead"] + ["note"] * any(notes)
+    further = [name for name in FURTHER if any(row.get(name) for row in rows)]
+    header += ["s per epoch", "minutes", "step, MB", "entropy", "changed", "dead"]
+    header += [*(FURTHER[name][0] for name in further), *(["note"] if any(notes) else [])]
     cells = [header]
     for row, note in zip(rows, notes, strict=True):
         finished = sum(run["status"] == "finished" for run in row["runs"])
@@ -65,6 +70,7 @@ def lines(result: Result) -> list[list[str]]:
                 number(row["entropy"], 3),
                 _percent(row["changed"], 1),
                 _percent(row["dead"], 1),
+                *(number(row.get(name), FURTHER[name][1]) for name in further),
                 *([note] if any(notes) else []),
             ]
         )

@@ -26,7 +26,8 @@ def _configure(parser: ArgumentParser) -> None:
         "--what",
         required=True,
         metavar="PICTURE",
-        help="reconstructions, perturbations, coupling, diagnostics, curves, confusion, transformations or phases",
+        help="reconstructions, perturbations, coupling, diagnostics, routing_curves, curves, confusion, "
+        "transformations or phases",
     )
     parser.add_argument("--out", metavar="FILE", help="a .png, .pdf or .svg file (default: in the run's pictures)")
 
@@ -56,6 +57,8 @@ def _draw(run: Run, what: str, out: Output) -> Figure:
     # Curves are there while a run is still going on, and need neither model nor data.
     if what == "curves":
         return viz.curves(run.metrics())
+    if what == "routing_curves":
+        return viz.routing_curves(run.diagnostics())
     model, data = run.load_model(), run.load_data("test")
     if what != "confusion":
         data = data.subset(range(min(ENOUGH, len(data))))
@@ -69,9 +72,9 @@ VERB = Verb(
     summary="draw what a trained network learned",
     description="Draws one picture of a run: reconstructions (right and wrong ones), perturbations (what each "
     "dimension of a class capsule stands for), coupling (how routing comes to agree, iteration by "
-    "iteration), diagnostics (what routing does in each layer), curves (loss and accuracy while training), confusion "
-    "(which class is taken for which), transformations (of a transforming auto-encoder) or phases (of oscillators), "
-    "and says where it is.",
+    "iteration), diagnostics (what routing does in each layer), routing_curves (the same, epoch by epoch), curves "
+    "(loss and accuracy while training), confusion (which class is taken for which), transformations (of a "
+    "transforming auto-encoder) or phases (of oscillators), and says where it is.",
     examples=(
         ("torchcaps show runs/NAME --what reconstructions", "what the capsules hold of an image"),
         ("torchcaps show runs/NAME --what coupling --out routing.svg", "routing, as a drawing that scales"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,45 +15,13 @@ from torchcaps.errors import ConfigError
 from torchcaps.eval.evaluate import Progress
 from torchcaps.models import ImageModel
 from torchcaps.nn import LOSSES, SpreadLoss
-from torchcaps.nn.watch import at_rest, gradient_norms, routed_evenly, routing_layers, watching
-from torchcaps.ops.diagnostics import DEAD, STARVED, coupling_entropy, logit_change
-from torchcaps.types import Trace
+from torchcaps.nn.diagnosis import LayerDiagnosis, diagnose_layers, layer_votes, room_for
+from torchcaps.nn.watch import at_rest, gradient_norms
 
-# Numbers that the votes of a batch may have in a layer: with what is computed from them, a few hundred MB. And those of
-# all batches, where it is not said how many images to take: half a minute on one core.
-ROOM, WORK = 2**23, 2**25
-BATCH, FEWEST, MOST = 64, 16, 256
-
-
-@dataclass(frozen=True)
-class LayerDiagnosis:
-    """One routing layer over all images; types of capsules stand for parents where there is a grid of them.
-
-    `entropy` [R] and `logit_change` [R-1] are those of `ops.diagnostics`. `changed` is the share of images whose class
-    becomes another one, or is left tied, when this layer alone couples evenly (`nn.watch.trace_evenly`); None where its
-    router cannot be made to. `activation` [J] is the highest that each parent came to in any image, `share` [J] the
-    coupling that fell to it in the last iteration, where an even share is 1.
-    """
-
-    name: str
-    router: str
-    children: int
-    parents: int
-    entropy: tuple[float, ...]
-    logit_change: tuple[float, ...]
-    changed: float | None
-    activation: tuple[float, ...]
-    share: tuple[float, ...]
-
-    @property
-    def dead(self) -> float:
-        """The share of parents that are never more active than 0.05."""
-        return sum(value < DEAD for value in self.activation) / self.parents
-
-    @property
-    def starved(self) -> float:
-        """The share of parents that get less than a hundredth of an even share of the coupling."""
-        return sum(value < STARVED for value in self.share) / self.parents
+# Numbers that the votes of all images may have in a layer, where it is not said how many to take: half a minute on one
+# core.
+WORK = 2**25
+FEWEST, MOST = 16, 256
 
 
 @dataclass(frozen=True)
@@ -98,93 +66,22 @@ def diagnose(
         return Diagnosis(data.name, data.split, 0, (), {})
     device = next(model.parameters()).device
     with at_rest(model):
-        votes = _votes(model, to_float(data.batch([0]).images.to(device)))
-        size = max(1, min(BATCH, ROOM // votes))
+        votes = max(layer_votes(model, to_float(data.batch([0]).images.to(device))).values(), default=1)
+        size = room_for(votes)
         count = max(FEWEST, min(MOST, WORK // votes)) if limit is None else limit
         chosen = data.batch(torch.linspace(0, len(data) - 1, min(count, len(data))).round().long())
         total = len(chosen.images)
-        sums: dict[str, _Sums] = {}
-        for start in range(0, total, size):
-            images = to_float(chosen.images[start : start + size].to(device))  # [B, C, H, W]
-            _add_batch(model, images, sums)
-            if progress is not None:
-                progress(start + len(images), total)
+
+        def batches() -> Iterator[Tensor]:
+            for start in range(0, total, size):
+                yield to_float(chosen.images[start : start + size].to(device))  # [B, C, H, W]
+                if progress is not None:
+                    progress(min(start + size, total), total)
+
+        layers = diagnose_layers(model, batches())
         first = to_float(chosen.images[:size].to(device))
         norms = gradient_norms(model, loss or _own_loss(model), first, chosen.labels[:size].to(device))
-    layers = tuple(found.layer(name, total) for name, found in sums.items())
     return Diagnosis(data.name, data.split, total, layers, norms)
-
-
-class _Sums:
-    """What is added up over the batches for one layer."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.router = trace.algorithm
-        self.children = trace.votes.shape[1]
-        parents = trace.votes.shape[2]
-        self.entropy = torch.zeros(trace.iters)  # [R]
-        self.logit_change = torch.zeros(trace.iters - 1)  # [R-1]
-        self.changed: float | None = 0.0
-        self.activation = torch.zeros(parents)  # [J]
-        self.mass = torch.zeros(parents)  # [J]
-
-    def add(self, trace: Trace, window: Any, count: int, changed: float | None) -> None:
-        self.entropy += count * coupling_entropy(trace.coupling, window).cpu()
-        self.logit_change += count * logit_change(trace.logits, window).cpu()
-        self.activation = torch.maximum(self.activation, trace.activations[-1].amax(dim=0).cpu())
-        self.mass += trace.coupling[-1].sum(dim=(0, 1)).cpu()
-        self.changed = None if changed is None or self.changed is None else self.changed + changed
-
-    def layer(self, name: str, count: int) -> LayerDiagnosis:
-        return LayerDiagnosis(
-            name=name,
-            router=self.router,
-            children=self.children,
-            parents=len(self.mass),
-            entropy=tuple((self.entropy / count).tolist()),
-            logit_change=tuple((self.logit_change / count).tolist()),
-            changed=None if self.changed is None else self.changed / count,
-            activation=tuple(self.activation.tolist()),
-            share=tuple((self.mass / self.mass.mean()).tolist()),
-        )
-
-
-@torch.no_grad()
-def _add_batch(model: ImageModel, images: Tensor, sums: dict[str, _Sums]) -> None:
-    layers: dict[str, Any] = routing_layers(model)
-    with watching(layers) as received:
-        usual = model(images).activations.argmax(dim=-1)  # [B]
-    for name, args in received.items():
-        layer = layers[name]
-        trace = layer.trace(*args)
-        window = layer.window(*args) if hasattr(layer, "window") else None
-        with routed_evenly(layer) as even:
-            other = _decided(model(images).activations)  # [B]
-        changed = float((other != usual).sum()) if _is_even(even[-1].coupling) else None
-        sums.setdefault(name, _Sums(trace)).add(trace, window, len(images), changed)
-
-
-def _is_even(coupling: Tensor) -> bool:
-    """Whether children [..., J] make no difference between the parents, but for rounding."""
-    return bool((coupling.amax(dim=-1) <= 1.0001 * coupling.amin(dim=-1)).all())
-
-
-def _decided(activations: Tensor) -> Tensor:
-    """The most active class of each image [B], or -1 where another is as active but for rounding."""
-    if activations.shape[1] == 1:
-        return activations.argmax(dim=-1)
-    best = activations.topk(2, dim=-1)
-    tied = best.values[:, 0] - best.values[:, 1] <= 1e-6 * best.values[:, 0].abs()
-    return best.indices[:, 0].masked_fill(tied, -1)
-
-
-@torch.no_grad()
-def _votes(model: ImageModel, image: Tensor) -> int:
-    """How many numbers the votes for one image are in the largest routing layer."""
-    layers: dict[str, Any] = routing_layers(model)
-    with watching(layers) as received:
-        model(image)
-    return max((layers[name].trace(*args).votes.numel() for name, args in received.items()), default=1)
 
 
 def _own_loss(model: ImageModel) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torchcaps.eval._pairs import pair_examples
 from torchcaps.eval.diagnostics import Diagnosis, diagnose
 from torchcaps.eval.evaluate import Evaluation
 from torchcaps.eval.perturb import OFFSETS, perturb
-from torchcaps.models import AttentionCapsNet, ImageModel, KuramotoNet, TransformingAutoencoder
+from torchcaps.models import ImageModel, KuramotoNet, TransformingAutoencoder
 from torchcaps.models.transforming_autoencoder import shift_images
 from torchcaps.nn.watch import routing_layers
 
@@ -35,13 +35,15 @@ class Picture(NamedTuple):
 class Subject(NamedTuple):
     """What pictures are made of: a model, what it said about some data, how its training went, how it routes.
 
-    Without a `diagnosis` the picture that needs it makes one.
+    Without a `diagnosis` the picture that needs it makes one. `history` is how it routed after each epoch
+    (`Run.diagnostics`), where that was kept.
     """
 
     model: ImageModel
     evaluation: Evaluation
     metrics: Mapping[str, Sequence[float]]
     diagnosis: Diagnosis | None = None
+    history: Mapping[str, Sequence[Any]] = {}
 
 
 # Pictures that one family of models has to itself; the report of any other does not speak of them.
@@ -197,6 +199,25 @@ def _diagnostics(subject: Subject) -> Picture:
     )
 
 
+@PICTURES.register("routing_curves")
+def _routing_curves(subject: Subject) -> Picture:
+    history = subject.history
+    figure = viz.routing_curves(history)
+    found = zip(*(history[name] for name in ("layer", "iteration", "measure", "value")), strict=True)
+    entropies = [((layer, step), value) for layer, step, measure, value in found if measure == "entropy"]
+    # The last line is that of the classes at the last iteration of the last epoch.
+    classes = [value for which, value in entropies if which == entropies[-1][0]]
+    return Picture(
+        figure,
+        "What routing did while it learned",
+        "After every epoch, layer by layer, on a few images of the validation part: how undecided the coupling is and "
+        "how far the logits move, the last iteration in full colour; how many predictions would change with even "
+        "coupling in a layer, how many of its parents are never active; how long the gradient is.",
+        f"Four panels of curves over {len(classes)} epochs. Entropy of the coupling into the classes goes from "
+        f"{classes[0]:.3f} to {classes[-1]:.3f}.",
+    )
+
+
 @PICTURES.register("transformations")
 @torch.inference_mode()
 def _transformations(subject: Subject) -> Picture:
@@ -244,9 +265,7 @@ def lacking(what: str, model: ImageModel) -> str | None:
         return "this model has no classes"
     if what in ("reconstructions", "perturbations") and model.decoder is None:
         return "this model has no decoder"
-    if what == "diagnostics" and isinstance(model, AttentionCapsNet) and model.schedule == "concurrent":
-        return "this model routes its layers together, where single layers are not watched"
-    if what == "diagnostics" and not routing_layers(model):
+    if what in ("diagnostics", "routing_curves") and not routing_layers(model):
         return "this model has no routing"
     if what == "coupling" and type(model).trace is ImageModel.trace:
         return "this model has no routing"
@@ -256,8 +275,8 @@ def lacking(what: str, model: ImageModel) -> str | None:
 def draw(what: str, subject: Subject) -> Picture:
     """Make one picture by name.
 
-    >>> PICTURES.names()
-    ['confusion', 'coupling', 'curves', 'diagnostics', 'perturbations', 'phases', 'reconstructions', 'transformations']
+    >>> PICTURES.names("*curves")
+    ['curves', 'routing_curves']
     """
     reason = lacking(what, subject.model)
     if reason is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torchcaps.models import ImageModel
     from torchcaps.train import Run
 
-ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling", "diagnostics")
+ORDER = ("curves", "confusion", "reconstructions", "perturbations", "coupling", "diagnostics", "routing_curves")
 
 
 def sections_of(model: ImageModel) -> list[str]:
@@ -36,9 +36,11 @@ def report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress
     if evaluation is None:
         evaluation = evaluate(model, run.load_data("test"))
     diagnosis = diagnose(model, evaluation.data, progress=progress)
-    subject = Subject(model, evaluation, run.metrics(), diagnosis)
+    subject = Subject(model, evaluation, run.metrics(), diagnosis, run.diagnostics())
     run.pictures.mkdir(exist_ok=True)
-    sections = [_make(what, subject, run.pictures / f"{what}.png") for what in sections_of(model)]
+    # An older run kept nothing of its routing while it was trained.
+    parts = [what for what in sections_of(model) if what != "routing_curves" or subject.history]
+    sections = [_make(what, subject, run.pictures / f"{what}.png") for what in parts]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     facts = {
         **_numbers(evaluation),
@@ -73,9 +75,9 @@ def save_diagnosis(run: Run, diagnosis: Diagnosis) -> Path:
 
 
 def _routing_tables(diagnosis: Diagnosis) -> dict[str, dict[str, Any]]:
-    """One table for all routing layers, or none; what stands for each capsule is in the file alone."""
+    """One table for all routing layers and the gradients; what stands for each capsule is in the file alone."""
     if not diagnosis.layers:
-        return {}
+        return {"Gradients": {"gradient norm": diagnosis.gradient_norms}} if diagnosis.gradient_norms else {}
     kept = ("router", "children", "parents", "entropy", "logit_change", "changed", "dead", "starved")
     layers = {layer["name"]: {key: layer[key] for key in kept} for layer in diagnosis.to_json()["layers"]}
     return {"Routing": {**layers, "gradient norm": diagnosis.gradient_norms}}
@@ -85,7 +87,7 @@ def _make(what: str, subject: Subject, path: Path) -> Section:
     """One section of the page, and its picture as a file of its own."""
     reason = lacking(what, subject.model)
     if reason is not None:
-        return Section(what.capitalize(), f"Left out: {reason}.")
+        return Section(what.replace("_", " ").capitalize(), f"Left out: {reason}.")
     picture = draw(what, subject)
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format="png")

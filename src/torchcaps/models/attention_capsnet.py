@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
-import torch
 from torch import Tensor, nn
 
 from torchcaps import ops
@@ -20,10 +19,35 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, register_model
 from torchcaps.models._residual import residual_stem
 from torchcaps.nn import AttentionRouting, CapsConv2d, Router, make_router
+from torchcaps.nn.watch import Calls, trace_calls
 from torchcaps.types import Capsules, Trace
 
 Schedule = Literal["concurrent", "sequential"]
 LEAST = 13
+
+
+class UpdatedConv(CapsConv2d):
+    """A layer of a network that is routed concurrently: a call is one iteration, from the parents found so far.
+
+    children [B, H, W, in_caps, 16] and parents [B, H', W', out_caps, 16] give the parents anew; without parents it is
+    the first, uniform iteration. Its router is attention.
+    """
+
+    # Who watches it (`nn.watch`) takes its calls for the iterations of one routing.
+    stepwise = True
+
+    def forward(self, children: Capsules, parents: Capsules | None = None) -> Capsules:
+        router = cast(AttentionRouting, self.routing)
+        return router.update(children, self.weight, parents, window=self.window(children))
+
+    def trace(self, children: Capsules, parents: Capsules | None = None) -> Trace:
+        """The one iteration of such a call; each position counts as a sample, [1, B*H'*W', ...]."""
+        window = self.window(children)
+        seen = window.gather(children)
+        votes = self.routing.votes(seen, self.weight, window)  # [B*H'*W', K*K*I, J, D]
+        start = None if parents is None else parents.poses.flatten(0, 2)  # [B*H'*W', J, D]
+        inputs = self.routing.inputs(votes, seen, bias=None, window=window)
+        return ops.trace(self.routing.algorithm, votes, start, **{**inputs, "iters": 1})
 
 
 class AttentionCapsNet(ImageModel):
@@ -57,11 +81,12 @@ class AttentionCapsNet(ImageModel):
         self.stem = residual_stem(image_shape[0], width, blocks)
         self.primary = nn.Conv2d(2 * width, caps * 16, 1, bias=False)
         self.norm = nn.LayerNorm(16)
-        self.lower = CapsConv2d(caps, caps, 3, 2, routing=copy.deepcopy(router), competition="local")
-        self.upper = CapsConv2d(caps, caps, 3, 1, routing=copy.deepcopy(router), competition="local")
+        layer = UpdatedConv if self.schedule == "concurrent" else CapsConv2d
+        self.lower = layer(caps, caps, 3, 2, routing=copy.deepcopy(router), competition="local")
+        self.upper = layer(caps, caps, 3, 1, routing=copy.deepcopy(router), competition="local")
         # Half the image, then a 3x3 kernel of stride 2 and one of stride 1; the classes see all that is left.
         rows, columns = (((side + 1) // 2 - 3) // 2 - 1 for side in image_shape[1:])
-        self.head = CapsConv2d(caps, num_classes, (rows, columns), routing=router, competition="local")
+        self.head = layer(caps, num_classes, (rows, columns), routing=router, competition="local")
         self.read = nn.Linear(16, 1, bias=False)
 
     def features(self, images: Tensor) -> Capsules:
@@ -73,7 +98,7 @@ class AttentionCapsNet(ImageModel):
     def forward(self, images: Tensor) -> Capsules:
         primary = self.features(images)
         if self.schedule == "concurrent":
-            classes = _update(self.head, *self._concurrent(primary)[-1])  # [B, 1, 1, J, 16]
+            classes = self.head(*self._concurrent(primary)[-1])  # [B, 1, 1, J, 16]
         else:
             classes = self.head(self.upper(self.lower(primary)))  # [B, 1, 1, J, 16]
         poses = classes.flatten().poses  # [B, J, 16]
@@ -86,28 +111,23 @@ class AttentionCapsNet(ImageModel):
     def trace(self, images: Tensor) -> Trace:
         primary = self.features(images)
         if self.schedule == "concurrent":
-            trace = _join([_trace_update(self.head, *seen) for seen in self._concurrent(primary)])
+            trace = trace_calls(self.head, self._concurrent(primary))
         else:
             trace = self.head.trace(self.upper(self.lower(primary)))
         return replace(trace, activations=self.activations(trace.poses))
 
-    def _concurrent(self, primary: Capsules) -> list[tuple[Capsules, Capsules | None]]:
+    def _concurrent(self, primary: Capsules) -> Calls:
         """What the class layer sees in each iteration: its children, and the classes as they were before."""
-        iters = attention_of(self.head).iters
-        lower = _update(self.lower, primary, None)
-        upper = _update(self.upper, lower, None)
-        seen: list[tuple[Capsules, Capsules | None]] = [(upper, None)]
+        iters = cast(AttentionRouting, self.head.routing).iters
+        lower = self.lower(primary)
+        upper = self.upper(lower)
+        seen: Calls = [(upper,)]
         for iteration in range(1, iters):
-            seen.append((upper, _update(self.head, *seen[-1])))
+            seen.append((upper, self.head(*seen[-1])))
             # After the last but one iteration no class would hear of it.
             if iteration < iters - 1:
-                lower, upper = _update(self.lower, primary, lower), _update(self.upper, lower, upper)
+                lower, upper = self.lower(primary, lower), self.upper(lower, upper)
         return seen
-
-
-def attention_of(layer: CapsConv2d) -> AttentionRouting:
-    """The router of a layer that is routed concurrently."""
-    return cast(AttentionRouting, layer.routing)
 
 
 def _choose_schedule(schedule: Schedule | None, router: Router) -> Schedule:
@@ -122,25 +142,6 @@ def _choose_schedule(schedule: Schedule | None, router: Router) -> Schedule:
             "routed by single updates)"
         )
     return schedule
-
-
-def _update(layer: CapsConv2d, children: Capsules, parents: Capsules | None) -> Capsules:
-    return attention_of(layer).update(children, layer.weight, parents, window=layer.window(children))
-
-
-def _trace_update(layer: CapsConv2d, children: Capsules, parents: Capsules | None) -> Trace:
-    window = layer.window(children)
-    seen = window.gather(children)
-    votes = window.votes(seen.poses, layer.weight)  # [B, I, J, D]
-    start = None if parents is None else parents.flatten().poses  # [B, J, D]
-    inputs = layer.routing.inputs(votes, seen, bias=None, window=window)
-    return ops.trace("attention", votes, start, **{**inputs, "iters": 1})
-
-
-def _join(steps: list[Trace]) -> Trace:
-    """One trace of traces of single iterations; its votes are the last ones."""
-    parts = {name: torch.cat([getattr(step, name) for step in steps]) for name in ("logits", "coupling", "poses")}
-    return replace(steps[-1], **parts, activations=torch.cat([step.activations for step in steps]))
 
 
 @register_model("attention_capsnet")

@@ -61,12 +61,20 @@ class RoutedCellConv(nn.Module):
         routing.prepare(in_caps, caps, *dims)
 
     def forward(self, poses: Tensor) -> Tensor:
-        batch, height, width, types, _ = poses.shape
+        parents = self.routing(*self._votes(poses)).poses  # [B*H*W, J, D]
+        return parents.unflatten(0, poses.shape[:3])  # [B, H, W, J, D]
+
+    def trace(self, poses: Tensor) -> Trace:
+        """Route with every iteration kept; each position counts as a sample, [R, B*H*W, ...]."""
+        return self.routing.trace(*self._votes(poses))
+
+    def _votes(self, poses: Tensor) -> tuple[Tensor, Capsules]:
+        """Votes [B*H*W, I, J, D] and the children that they stand for, [B*H*W, I, P]."""
+        batch, _, _, types, _ = poses.shape
         maps = poses.permute(0, 3, 4, 1, 2).flatten(0, 1)  # [B*I, P, H, W]
         votes = self.conv(maps).unflatten(0, (batch, types)).unflatten(2, (self.caps, -1))  # [B, I, J, D, H, W]
         votes = votes.permute(0, 4, 5, 1, 2, 3).flatten(0, 2)  # [B*H*W, I, J, D]
-        parents = self.routing(votes, _as_capsules(poses.flatten(0, 2))).poses  # [B*H*W, J, D]
-        return parents.unflatten(0, (batch, height, width))  # [B, H, W, J, D]
+        return votes, _as_capsules(poses.flatten(0, 2))
 
 
 class CapsCell(nn.Module):

@@ -40,7 +40,7 @@ class MatrixCapsNet(ImageModel):
         *,
         widths: tuple[int, int, int, int],
         routing: Routing = "em",
-    class_routing: Routing | None = None,
+        class_routing: Routing | None = None,
         competition: Competition = "global",
         coordinates: bool = True,
         light: Mapping[str, float] | None = None,

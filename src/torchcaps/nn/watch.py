@@ -13,6 +13,7 @@ from torchcaps.nn.routers import Router
 from torchcaps.types import Capsules, Trace
 
 Loss = Callable[[Capsules, Tensor], Tensor]
+Calls = list[tuple[Any, ...]]
 
 
 def routing_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -30,15 +31,15 @@ def routing_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def watching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, tuple[Any, ...]]]:
-    """While the context lasts, keep what each layer receives, in the order in which they are called.
+def watching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Calls]]:
+    """While the context lasts, keep what each layer receives at each call, in the order of their first calls.
 
-    A layer that is called several times in a pass is seen at its last call.
+    Only what is given by position is seen. `trace_calls` makes a trace of it.
     """
-    received: dict[str, tuple[Any, ...]] = {}
+    received: dict[str, Calls] = {}
 
     def keep(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        return lambda module, args: received.__setitem__(name, args)
+        return lambda module, args: received.setdefault(name, []).append(args)
 
     handles = [layer.register_forward_pre_hook(keep(name)) for name, layer in layers.items()]
     try:
@@ -46,6 +47,17 @@ def watching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, tuple[Any, .
     finally:
         for handle in handles:
             handle.remove()
+
+
+def trace_calls(layer: Any, calls: Calls) -> Trace:
+    """The routing of a layer in a pass, from what it received at each call.
+
+    One that is `stepwise` goes one iteration further at every call, and all of them are joined; any other is seen at
+    its last call.
+    """
+    if getattr(layer, "stepwise", False):
+        return Trace.join([layer.trace(*args) for args in calls])
+    return layer.trace(*calls[-1])
 
 
 def trace_evenly(layer: Any, *args: Any) -> Trace:
@@ -75,13 +87,16 @@ def trace_evenly(layer: Any, *args: Any) -> Trace:
 def routed_evenly(layer: nn.Module) -> Iterator[list[Trace]]:
     """While the context lasts, this layer alone gives what even coupling gives, and the traces of it are kept.
 
-    See `trace_evenly`; a router that has no softmax to be made even goes on as it is, which its trace shows.
+    See `trace_evenly`; a router that has no softmax to be made even goes on as it is, which its trace shows. A layer
+    may give its parents' poses alone.
     """
     traces: list[Trace] = []
 
-    def instead(module: nn.Module, args: tuple[Any, ...], output: Capsules) -> Capsules:
+    def instead(module: nn.Module, args: tuple[Any, ...], output: Capsules | Tensor) -> Capsules | Tensor:
         traces[:] = [trace_evenly(module, *args)]
         even = traces[-1].routed
+        if isinstance(output, Tensor):
+            return even.poses.reshape_as(output)
         return Capsules(even.poses.reshape_as(output.poses), even.activations.reshape_as(output.activations))
 
     handle = layer.register_forward_hook(instead)

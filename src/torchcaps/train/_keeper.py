@@ -13,8 +13,9 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 
 from torchcaps.train._checkpoints import checkpoint_path, drop_old
+from torchcaps.train._diagnostics import Row, to_csv
 from torchcaps.train._vitals import Vitals
-from torchcaps.train.run import write_metrics
+from torchcaps.train.run import write_atomically, write_metrics
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -29,8 +30,8 @@ def _goodness(row: dict[str, Any]) -> tuple[float, float]:
 class Keeper(Callback):
     """Adds a row of metrics per epoch, remembers the best weights, saves the state every so many steps.
 
-    Rows and best weights are part of the state that is saved, so one checkpoint is the whole run up to its step: what
-    was written to the folder after it is written again.
+    Rows, what was seen of the routing and the best weights are part of the state that is saved, so one checkpoint is
+    the whole run up to its step: what was written to the folder after it is written again.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Keeper(Callback):
         self.vitals = vitals
         self.stop_at = stop_at
         self.rows: list[dict[str, float]] = []
+        self.diagnostics: list[Row] = []
         self.best: dict[str, Any] = {}
         self.stop_asked = False
         self._seconds = 0.0
@@ -53,10 +55,12 @@ class Keeper(Callback):
         return self._seconds + time.monotonic() - self._since
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "best": self.best, "seconds": self.seconds}
+        return {"rows": self.rows, "diagnostics": self.diagnostics, "best": self.best, "seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows, self.best, self._seconds = state_dict["rows"], state_dict["best"], state_dict["seconds"]
+        # A checkpoint of an older version has none.
+        self.diagnostics = state_dict.get("diagnostics", [])
         self._since = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
@@ -80,14 +84,19 @@ class Keeper(Callback):
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "seconds": self.seconds,
         }
-        if self.vitals is not None:
-            row |= self.vitals(pl_module.model, pl_module.loss) if pl_module.model.classifies else {}
+        if self.vitals is not None and pl_module.model.classifies:
+            look = self.vitals(pl_module.model, pl_module.loss)
+            row |= look.summary()
+            self.diagnostics = [*self.diagnostics, *look.rows(trainer.current_epoch + 1)]
         self.rows = [*self.rows, row]
         if not self.best or _goodness(row) > _goodness(self.best):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.answering.state_dict().items()}
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:
             write_metrics(self.folder, self.rows)
+            # A model without classes has none, and no file of them.
+            if self.diagnostics:
+                write_atomically(self.folder / "diagnostics.csv", to_csv(self.diagnostics))
         if self.stop_at is not None and row.get("val_accuracy", 0.0) >= self.stop_at:
             trainer.should_stop = True
 

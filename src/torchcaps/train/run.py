@@ -16,6 +16,7 @@ from torchcaps.data import ImageData, load_data
 from torchcaps.errors import CheckpointError
 from torchcaps.models import ImageModel, create_model
 from torchcaps.models._weights import load_weights
+from torchcaps.train._diagnostics import from_csv
 from torchcaps.train.recipe import Recipe, parse_recipe
 
 
@@ -46,8 +47,8 @@ def now() -> str:
 class Run:
     """A run folder.
 
-    recipe.toml (every value written out), run.json (`record`), metrics.csv (`metrics()`), weights.safetensors (the
-    chosen weights, once it is finished), checkpoints/, pictures/.
+    recipe.toml (every value written out), run.json (`record`), metrics.csv (`metrics()`), diagnostics.csv
+    (`diagnostics()`), weights.safetensors (the chosen weights, once it is finished), checkpoints/, pictures/.
     """
 
     path: Path
@@ -128,6 +129,15 @@ class Run:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
         return {name: [float(row[name]) for row in rows] for name in rows[0]} if rows else {}
+
+    def diagnostics(self) -> dict[str, list[Any]]:
+        """The columns of diagnostics.csv, one value per epoch, layer, iteration and measure; empty for older runs.
+
+        They are `epoch`, `layer`, `iteration` (from 1; None for what is said of all), `measure` (`entropy`,
+        `logit_change`, `changed`, `dead`, `starved`, `gradient_norm`) and `value`.
+        """
+        file = self.path / "diagnostics.csv"
+        return from_csv(file.read_text(encoding="utf-8")) if file.exists() else {}
 
     def load_data(self, split: str, *, stored: bool = False) -> ImageData:
         """One part of the data of the run, cropped to what the model sees unless asked for as stored."""

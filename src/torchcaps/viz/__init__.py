@@ -16,6 +16,7 @@ from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.phases import phases
 from torchcaps.viz.reconstructions import reconstructions
+from torchcaps.viz.routing_curves import routing_curves
 from torchcaps.viz.transformations import transformations
 from torchcaps.viz.vote_plane import VoteView, vote_plane
 
@@ -37,6 +38,7 @@ __all__ = [
     "perturbations",
     "phases",
     "reconstructions",
+    "routing_curves",
     "transformations",
     "vote_plane",
 ]

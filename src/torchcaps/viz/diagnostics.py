@@ -32,7 +32,7 @@ def diagnostics(layers: Sequence[Mapping[str, Any]], gradient_norms: Mapping[str
         raise ConfigError("layers: expected at least one routing layer, got none")
     figure = new_figure(8.4, 5.6)
     panels = figure.subplots(2, 2)
-    colours = [*(_BELOW[place % len(_BELOW)] for place in range(len(layers) - 1)), ACCENT]
+    colours = layer_colours(len(layers))
     _lines(calm(panels[0, 0]), layers, "entropy", 1, colours)
     panels[0, 0].set_title("Entropy of the coupling (1: even)", **TITLE)
     panels[0, 0].set_ylim(top=1.02)
@@ -43,6 +43,11 @@ def diagnostics(layers: Sequence[Mapping[str, Any]], gradient_norms: Mapping[str
     _unused(calm(panels[1, 0]), layers)
     _gradients(calm(panels[1, 1], grid=False), gradient_norms)
     return figure
+
+
+def layer_colours(count: int) -> list[str]:
+    """The colours of so many layers, from the image upwards."""
+    return [*(_BELOW[place % len(_BELOW)] for place in range(count - 1)), ACCENT]
 
 
 def _lines(axes: Axes, layers: Sequence[Mapping[str, Any]], what: str, start: int, colours: Sequence[str]) -> None:

@@ -1,0 +1,112 @@
+"""What routing did in every layer while a network learned: entropy, change of logits, shares, gradients, by epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from torchcaps.errors import ConfigError
+from torchcaps.viz._style import INK, LABEL, NOTE, TITLE, calm, new_figure, shorten
+from torchcaps.viz.diagnostics import layer_colours
+
+_NEEDED = ("epoch", "layer", "iteration", "measure", "value")
+
+
+class _Row(NamedTuple):
+    epoch: float
+    layer: str
+    iteration: int | None
+    measure: str
+    value: float
+
+
+def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
+    """Draw columns of numbers as `Run.diagnostics` gives them over the epochs: four panels, a colour for each layer.
+
+    Entropy of the coupling, 1 where it is even, and mean change of the logits, both at every iteration, the last one in
+    full colour; the shares of predictions that routing changes and of dead parents; the length of the gradient.
+
+    >>> some = {"epoch": [1, 2], "layer": ["head"] * 2, "iteration": [3, 3], "measure": ["entropy"] * 2}
+    >>> len(routing_curves({**some, "value": [0.9, 0.8]}).axes)
+    4
+    """
+    if not set(_NEEDED) <= set(table):
+        raise ConfigError(f"table: expected the columns {', '.join(_NEEDED)}, got {', '.join(table) or 'none'}")
+    rows = [_Row(*cells) for cells in zip(*(table[name] for name in _NEEDED), strict=True)]
+    layers = list(dict.fromkeys(row.layer for row in rows if row.measure == "entropy"))
+    if not layers:
+        raise ConfigError("table: expected the entropy of at least one routing layer, got none")
+    colours = dict(zip(layers, layer_colours(len(layers)), strict=True))
+    figure = new_figure(8.4, 5.6)
+    panels = figure.subplots(2, 2)
+    _iterations(panels[0, 0], rows, "entropy", colours)
+    panels[0, 0].set_title("Entropy of the coupling (1: even)", **TITLE)
+    panels[0, 0].set_ylim(top=1.02)
+    panels[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK)
+    _iterations(panels[0, 1], rows, "logit_change", colours)
+    panels[0, 1].set_title("Mean change of the logits", **TITLE)
+    panels[0, 1].set_ylim(bottom=0)
+    _shares(panels[1, 0], rows, colours)
+    _gradients(panels[1, 1], rows, colours)
+    for axes in panels.flat:
+        calm(axes)
+        axes.set_xlabel("epoch", **LABEL)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.margins(x=0.04)
+    return figure
+
+
+def _iterations(axes: Axes, rows: Sequence[_Row], measure: str, colours: Mapping[str, str]) -> None:
+    """A line for each layer and iteration; the earlier, the fainter."""
+    for layer, colour in colours.items():
+        mine = [row for row in rows if (row.layer, row.measure) == (layer, measure)]
+        iterations = sorted({row.iteration or 0 for row in mine})
+        for iteration in iterations:
+            last = iteration == iterations[-1]
+            points = ((row.epoch, row.value) for row in mine if (row.iteration or 0) == iteration)
+            alpha = 0.15 + 0.85 * (iterations.index(iteration) + 1) / len(iterations)
+            _line(axes, points, color=colour, alpha=alpha, label=shorten(layer, 24) if last else None)
+    if not axes.lines:
+        axes.text(0.5, 0.5, "one pass: nothing changes", transform=axes.transAxes, ha="center", **NOTE)
+
+
+def _shares(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> None:
+    for layer, colour in colours.items():
+        for measure, style in (("changed", "-"), ("dead", ":")):
+            points = ((row.epoch, row.value) for row in rows if (row.layer, row.measure) == (layer, measure))
+            _line(axes, points, color=colour, linestyle=style)
+    highest = max((row.value for row in rows if row.measure in ("changed", "dead")), default=0.0)
+    axes.set_ylim(-0.005, max(0.1, 1.1 * highest))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_title("Changed predictions, and dead parents (dotted)", **TITLE)
+
+
+def _gradients(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> None:
+    """A line for each routing layer, and one for all the others together."""
+    rest: dict[float, float] = {}
+    for row in rows:
+        if row.measure == "gradient_norm" and row.layer not in colours:
+            rest[row.epoch] = math.hypot(rest.get(row.epoch, 0.0), row.value)
+    for layer, colour in colours.items():
+        points = ((row.epoch, row.value) for row in rows if (row.layer, row.measure) == (layer, "gradient_norm"))
+        _line(axes, points, color=colour)
+    _line(axes, rest.items(), color=INK, linestyle="--", label="all other layers")
+    if axes.lines and all(value > 0 for line in axes.lines for value in np.asarray(line.get_ydata())):
+        axes.set_yscale("log")
+    if rest:
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    axes.set_title("Length of the gradient", **TITLE)
+
+
+def _line(axes: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
+    """One line; values that are not finite are skipped."""
+    known = [(epoch, value) for epoch, value in points if math.isfinite(value)]
+    if known:
+        marker = "o" if len(known) <= 40 else None
+        axes.plot(*zip(*known, strict=True), linewidth=1.6, marker=marker, markersize=3, **style)

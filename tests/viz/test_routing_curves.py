@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.lines import Line2D
+
+from torchcaps.errors import ConfigError
+from torchcaps.viz import routing_curves
+from torchcaps.viz._style import ACCENT, INK, MUTED
+
+Row = tuple[int, str, int | None, str, float]
+
+
+def table(*rows: Row) -> dict[str, list[Any]]:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return dict(zip(("epoch", "layer", "iteration", "measure", "value"), columns, strict=True))
+
+
+def epoch(number: int, entropy: float = 0.8, **changes: float) -> list[Row]:
+    """A network with a stem, a layer of one pass below the classes, and classes with two iterations."""
+    shares = {"changed": 0.25, "dead": 0.5, "starved": 0.9, **changes}
+    return [
+        (number, "lower", 1, "entropy", 0.99),
+        (number, "head", 1, "entropy", 1.0),
+        (number, "head", 2, "entropy", entropy),
+        (number, "head", 2, "logit_change", 0.3),
+        *((number, "head", None, name, value) for name, value in shares.items()),
+        (number, "stem.0", None, "gradient_norm", 3.0),
+        (number, "stem.1", None, "gradient_norm", 4.0),
+        (number, "head", None, "gradient_norm", 0.1),
+    ]
+
+
+def points(line: Line2D) -> tuple[list[float], list[float]]:
+    return np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()
+
+
+def test_lines_are_the_values_over_the_epochs():
+    figure = routing_curves(table(*epoch(1), *epoch(2, 0.6, changed=0.75), *epoch(3, float("nan"))))
+    figure.canvas.draw()
+    entropy, change, shares, gradients = figure.axes
+    assert [points(line) for line in entropy.lines] == [
+        ([1, 2, 3], [0.99] * 3),
+        ([1, 2, 3], [1.0] * 3),
+        ([1, 2], [0.8, 0.6]),
+    ]
+    assert [line.get_color() for line in entropy.lines] == [MUTED, ACCENT, ACCENT]
+    # The last iteration is in full colour, and the only one in the legend.
+    assert (entropy.lines[1].get_alpha() or 1) < 1
+    assert entropy.lines[2].get_alpha() == 1
+    legend = entropy.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["lower", "head"]
+    assert [points(line) for line in change.lines] == [([1, 2, 3], [0.3] * 3)]
+    assert [(line.get_linestyle(), points(line)[1]) for line in shares.lines] == [
+        ("-", [0.25, 0.75, 0.25]),
+        (":", [0.5] * 3),
+    ]
+    assert shares.get_ylim()[1] > 0.75
+    assert [(line.get_color(), points(line)[1]) for line in gradients.lines] == [(ACCENT, [0.1] * 3), (INK, [5.0] * 3)]
+    assert gradients.get_yscale() == "log"
+
+
+def test_one_pass_has_no_change_of_logits_and_zero_has_no_logarithm():
+    figure = routing_curves(table((1, "head", 1, "entropy", 0.9), (1, "head", None, "gradient_norm", 0.0)))
+    figure.canvas.draw()
+    assert [text.get_text() for text in figure.axes[1].texts] == ["one pass: nothing changes"]
+    assert figure.axes[3].get_yscale() == "linear"
+    assert figure.axes[3].get_legend() is None
+
+
+def test_nothing_to_draw():
+    words = r"^table: expected the columns epoch, layer, iteration, measure, value, got none$"
+    with pytest.raises(ConfigError, match=words):
+        routing_curves({})
+    with pytest.raises(ConfigError, match=r"^table: expected the entropy of at least one routing layer, got none$"):
+        routing_curves(table((1, "stem", None, "gradient_norm", 1.0)))
