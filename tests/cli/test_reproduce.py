@@ -125,6 +125,9 @@ def test_changes_have_a_folder_of_their_own(ask, monkeypatch: pytest.MonkeyPatch
     assert asked[0] == (str(Path("runs") / "reproduce"), None, [])
     labels = [f"CapsNet, 1 iteration, {what}" for what in ("reconstruction", "no reconstruction")]
     assert asked[1] == (str(Path("runs") / "reproduce-trial"), labels, ["trainer.epochs=1"])
+    # How it is computed makes no other experiment of it.
+    ask("reproduce", "mnist_table1", "trainer.precision=bf16-mixed")
+    assert asked[2] == (str(Path("runs") / "reproduce"), None, ["trainer.precision=bf16-mixed"])
 
 
 def test_all_are_listed_with_what_was_measured(ask, ask_json, tmp_path: Path) -> None:

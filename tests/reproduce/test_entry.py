@@ -77,6 +77,8 @@ def test_a_folder_is_named_after_the_content_of_a_recipe():
     assert run_name(load_recipe("digits", ["optim.decay=0.96"])) == name
     assert run_name(load_recipe("digits", ["optim.lr=0.1"])) != name
     assert run_name(load_recipe("digits", ["data.augment.shift=1"])) != name
+    # Nor is how it is computed.
+    assert run_name(load_recipe("digits", ["trainer.precision=bf16-mixed", "trainer.accelerator=cpu"])) == name
 
 
 def test_the_name_does_not_depend_on_where_one_stands(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
 
 def test_networks_are_trained_measured_and_drawn(tmp_path, asked, drawn):
     entry, told = load_reproduction(write_entry(tmp_path, figures='["good", "bad"]')), []
-    result = reproduce(entry, tmp_path / "out", changes=TINY, tell=told.append)
+    result = reproduce(entry, tmp_path / "out", changes=[*TINY, "trainer.precision=64-true"], tell=told.append)
     assert told == [
         "1/3  CNN, seed 0",
         "2/3  Capsules, 1 iteration, seed 0",
@@ -57,7 +57,8 @@ def test_networks_are_trained_measured_and_drawn(tmp_path, asked, drawn):
         "drawing bad",
     ]
     assert result == json.loads(result_file("tiny", tmp_path / "out").read_text())
-    assert (result["status"], result["changes"]) == ("finished", list(TINY))
+    # Accelerator and precision make no other experiment of it.
+    assert (result["status"], result["changes"]) == ("finished", list(TINY[:-1]))
     cnn, capsules = result["rows"]
     assert cnn["measured"]["error"] == {"mean": 10.5, "deviation": pytest.approx(0.7071, abs=1e-4), "count": 2}
     assert (cnn["paper"], capsules["paper"]) == ({"error": 0.39}, {})
@@ -67,6 +68,7 @@ def test_networks_are_trained_measured_and_drawn(tmp_path, asked, drawn):
     assert capsules["parameters"] == run.record["parameters"]
     assert capsules["recipe"]["model"]["name"] == "capsnet_small"
     assert {"machine", "versions", "commit", "finished", "seconds"} <= set(capsules["runs"][0])
+    assert capsules["runs"][0]["precision"] == run.recipe.trainer.precision == "64-true"
     assert capsules["epochs"]["mean"] == 1
     # The first seed of each is what pictures are made of.
     assert drawn == [{"CNN": 0, "Capsules, 1 iteration": 0}]

@@ -47,6 +47,12 @@ def test_paper_and_ours_stand_side_by_side(result):
     assert lines(result, machine=True)[1][8] == "2 cores, a processor"
 
 
+def test_a_precision_other_than_the_usual_one_is_told_beside_the_machine(entry):
+    runs = [{**run(0, error=1.0), "precision": "32-true"}, {**run(1, error=1.0), "precision": "bf16-mixed"}]
+    table = lines({"columns": ["error"], "rows": [summarise(entry.networks[0], runs)]}, machine=True)
+    assert table[1][8] == "2 cores, a processor; 2 cores, a processor, bf16-mixed"
+
+
 def test_a_run_that_never_got_to_where_it_was_to_stop_is_told(entry):
     row = summarise(entry.networks[0], [{**run(0, error=1.0), "short": "to be stopped at 99 %"}])
     assert lines({"columns": ["error"], "rows": [row]})[1][-1] == "seed 0: to be stopped at 99 %"

@@ -27,6 +27,8 @@ def test_started_once_and_taken_as_it_is_then(recipe, tmp_path, monkeypatch):
     # Another name is not another recipe.
     renamed = replace(recipe(), name="other", description="other")
     assert attempt(renamed, tmp_path / "run", seconds) == first
+    # Nor is one that would be computed in another precision.
+    assert attempt(recipe("trainer.precision=64-true"), tmp_path / "run", seconds) == first
     words = r"folder: expected a run of the same recipe, got '.*run' with another one \(seed, optim differs\)"
     with pytest.raises(CheckpointError, match=words):
         attempt(recipe("optim.lr=0.5", "seed=1"), tmp_path / "run", seconds)

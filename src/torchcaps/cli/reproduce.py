@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torchcaps.cli._output import Output
     from torchcaps.reproduce import Reproduction
 
+FOLDER, TRIALS = Path("runs") / "reproduce", Path("runs") / "reproduce-trial"
+
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
@@ -40,8 +42,8 @@ def _configure(parser: ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="the folder of the runs, which reproductions share (default: runs/reproduce; with changes "
-        "runs/reproduce-trial)",
+        help=f"the folder of the runs, which reproductions share (default: {FOLDER}; with changes that make another "
+        f"experiment, {TRIALS})",
     )
     parser.add_argument("--again", action="store_true", help="measure finished runs again, as after new data came")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -53,11 +55,11 @@ def _run(args: Namespace, out: Output) -> int:
     if len(names) > 1 or (changes and not names):
         got = ", ".join(names) if names else f"'{changes[0]}' alone"
         raise ConfigError(f"reproduction: expected one name or file, got {got}")
-    folder = args.out or Path("runs") / ("reproduce-trial" if changes else "reproduce")
     if not names:
-        return _list(args, folder, out)
-    from torchcaps.reproduce import load_reproduction, reproduce
+        return _list(args, args.out or FOLDER, out)
+    from torchcaps.reproduce import alters, load_reproduction, reproduce
 
+    folder = args.out or (TRIALS if any(map(alters, changes)) else FOLDER)
     entry = load_reproduction(names[0])
     train = _labels(entry, args)
 
@@ -147,6 +149,10 @@ VERB = Verb(
         ("torchcaps reproduce", "all of them, with what the papers say"),
         ("torchcaps reproduce mnist_table1", "train what is missing, measure, draw and report"),
         ("torchcaps reproduce mnist_table1 trainer.epochs=1", "a trial with less training, in a folder of its own"),
+        (
+            "torchcaps reproduce mnist_efficient trainer.precision=bf16-mixed",
+            "the same, computed faster",
+        ),
         ("torchcaps reproduce mnist_table1 --report", "what is finished so far, without training"),
     ),
     configure=_configure,

@@ -15,7 +15,7 @@ from torchcaps.reproduce.figures import FIGURES
 from torchcaps.reproduce.measures import MEASURES
 from torchcaps.train import Recipe, load_recipe
 from torchcaps.train._shipped import build_all, check_none, read_table, shipped_names
-from torchcaps.train.recipe import from_anywhere
+from torchcaps.train.recipe import COMPUTED, what_it_learns
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,22 @@ def plan(entry: Reproduction, changes: Sequence[str] = ()) -> list[Planned]:
     return runs
 
 
+def alters(change: str) -> bool:
+    """Whether a `key=value` change makes another experiment of a recipe, or only says how it is computed.
+
+    >>> alters("trainer.epochs=1"), alters("trainer.precision=bf16-mixed")
+    (True, False)
+    """
+    return change.partition("=")[0].strip() not in {f"trainer.{name}" for name in COMPUTED}
+
+
 def run_name(recipe: Recipe) -> str:
-    """The folder of a run: the same for the same recipe, so that reproductions share what they have in common.
+    """The folder of a run: the same for what learns the same, so that reproductions share what they have in common.
 
     >>> run_name(load_recipe("digits")) == run_name(load_recipe("digits", ["description=other words"]))
     True
     """
-    values = _given(replace(from_anywhere(recipe), name="", description="", seed=0))
+    values = _given(replace(what_it_learns(recipe), seed=0))
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
     return f"{recipe.name}-{digest}-seed{recipe.seed}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.eval.evaluate import Progress
-from torchcaps.reproduce.entry import Planned, Reproduction, plan
+from torchcaps.reproduce.entry import Planned, Reproduction, alters, plan
 from torchcaps.reproduce.figures import FIGURES
 from torchcaps.reproduce.measures import MEASURES
 from torchcaps.reproduce.table import Result, summarise
@@ -97,8 +97,10 @@ def _measure(name: str, run: Run, bar: Bar, again: bool) -> dict[str, Any]:
         write_atomically(file, json.dumps(measured, indent=1) + "\n")
     record = run.record
     kept = ("parameters", "seconds", "machine", "versions", "commit", "finished")
+    trainer = run.recipe.trainer
     told = {"measured": measured, "epochs": len(run.metrics()["epoch"]), **{name: record[name] for name in kept}}
-    wanted, best = run.recipe.trainer.stop_at, run.results["best"].get("val_accuracy", 0.0)
+    told["precision"] = trainer.precision
+    wanted, best = trainer.stop_at, run.results["best"].get("val_accuracy", 0.0)
     if wanted is not None and best < wanted:
         told["short"] = f"to be stopped at {wanted:.2%} in validation, but came to {best:.2%}"
     return told
@@ -117,7 +119,7 @@ def _result(
         "note": entry.note,
         "measure": entry.measure,
         "columns": list(MEASURES[entry.measure].columns),
-        "changes": list(changes),
+        "changes": [change for change in changes if alters(change)],
         "status": "stopped" if "stopped" in statuses else "finished" if complete else "partial",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": [

@@ -8,8 +8,11 @@ from typing import Any
 from torchcaps.bench.compare_table import Spread, number, spread
 from torchcaps.reproduce.entry import Network, Reproduction, plan
 from torchcaps.reproduce.measures import MEASURES
+from torchcaps.train.recipe import TrainerRecipe
 
 Result = dict[str, Any]
+
+USUAL = TrainerRecipe().precision
 
 
 def summarise(network: Network, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -104,8 +107,13 @@ def _mean(value: Spread | None, digits: int, scale: float = 1) -> str:
 
 
 def _machine(runs: Sequence[Mapping[str, Any]]) -> str:
-    words = [f"{run['machine']['cores']} cores, {run['machine']['processor']}" for run in runs]
+    words = [f"{run['machine']['cores']} cores, {run['machine']['processor']}{_precision(run)}" for run in runs]
     return "; ".join(dict.fromkeys(words))
+
+
+def _precision(run: Mapping[str, Any]) -> str:
+    """Told where it is not the usual one; results of long ago do not say."""
+    return "" if run.get("precision", USUAL) == USUAL else f", {run['precision']}"
 
 
 def _note(row: Mapping[str, Any]) -> str:

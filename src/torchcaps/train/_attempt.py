@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import CheckpointError, TorchcapsError
-from torchcaps.train.recipe import Recipe, from_anywhere, parse_recipe
+from torchcaps.train.recipe import Recipe, parse_recipe, what_it_learns
 from torchcaps.train.run import Run
 
 
@@ -36,10 +36,9 @@ def attempt(
 
 
 def check_same(run: Run, recipe: Recipe) -> None:
-    """Raise unless the run is one of this recipe, whatever it is called and however it is described."""
-    unnamed = replace(from_anywhere(recipe), name=run.recipe.name, description=run.recipe.description)
+    """Raise unless the run is one of this recipe, whatever it is called and however it is described and computed."""
     # Read back from its text, as the run's own recipe was.
-    wanted, there = (asdict(each) for each in (parse_recipe(unnamed.to_toml()), run.recipe))
+    wanted, there = (asdict(what_it_learns(each)) for each in (parse_recipe(recipe.to_toml()), run.recipe))
     differing = [key for key in wanted if wanted[key] != there[key]]
     if differing:
         raise CheckpointError(

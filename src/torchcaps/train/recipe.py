@@ -73,6 +73,10 @@ class OptimRecipe:
             raise ConfigError(f"average: expected a number below 1, got {self.average!r}")
 
 
+# Keys of a trainer that change how the same thing is computed, and its numbers by rounding at most.
+COMPUTED = ("accelerator", "precision")
+
+
 @dataclass(frozen=True)
 class TrainerRecipe:
     """How long, on what, in which precision, and after how many steps the state is saved.
@@ -157,6 +161,18 @@ def from_anywhere(recipe: Recipe) -> Recipe:
     if isinstance(options.get("path"), str):
         options["path"] = str(Path(options["path"]).absolute())
     return replace(recipe, data=replace(recipe.data, options=options))
+
+
+def what_it_learns(recipe: Recipe) -> Recipe:
+    """The recipe without its name and words, and without what only says how it is computed: accelerator and precision.
+
+    >>> faster = load_recipe("digits", ["trainer.precision=bf16-mixed"])
+    >>> what_it_learns(faster) == what_it_learns(load_recipe("digits"))
+    True
+    """
+    plain = TrainerRecipe()
+    trainer = replace(recipe.trainer, **{name: getattr(plain, name) for name in COMPUTED})
+    return replace(from_anywhere(recipe), name="", description="", trainer=trainer)
 
 
 def _unknown_names(table: Mapping[str, Any]) -> list[str]:
