@@ -65,7 +65,7 @@ def comparison(folder: Path = ROOT / "results") -> str:
     """What the comparisons of routers gave, in Markdown, each with its picture."""
     parts = []
     for file in sorted(folder.glob("compare-*.json")):
-        picture = f"![Accuracy and seconds per epoch of each router](images/{file.stem}.svg)"
+        picture = f"![What was measured of each router](images/{file.stem}.svg)"
         result = json.loads(file.read_text())
         parts.append(f"## {result['comparison']}\n\n{compare_markdown(result)}\n\n{picture}\n")
     return "\n".join(parts) or "No comparison has been recorded yet."

@@ -12,8 +12,12 @@ from torchcaps.types import Capsules
 NAMES = [name for name in CASES if name in ROUTERS and name not in ("dynamic", "em")]
 
 
-def test_those_with_a_twin_are_measured():
-    assert set(NAMES) >= set(_dispatch.TWINS) - {"dynamic", "em"}
+def test_every_router_is_measured_and_its_twin_beside_its_reference():
+    assert set(ROUTERS) <= set(CASES)
+    for name in ROUTERS:
+        names = [contender.name for contender in CASES[name].contenders]
+        assert "reference" in names
+        assert ("fused" in names) == (name in _dispatch.TWINS)
 
 
 @pytest.mark.parametrize("name", NAMES)

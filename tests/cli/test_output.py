@@ -42,6 +42,12 @@ def test_tables_hold_what_they_are_given(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+def test_a_switch_is_written_as_in_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().table(("option", "default"), [("leaky", False), ("normalise", True), ("iters", 3)])
+    words = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert words[3:-1] == [["leaky", "false"], ["normalise", "true"], ["iters", "3"]]
+
+
 def test_a_long_path_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     path = "/".join(["folder"] * 100)
     Output().facts({"report": path})

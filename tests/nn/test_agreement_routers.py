@@ -141,6 +141,18 @@ def test_updates_through_a_window(competition: Competition) -> None:
     assert first.poses.shape == (2, 2, 2, 3, 16)
     second = router.update(GRID, layer.weight, first, window=layer.window(GRID))
     torch.testing.assert_close(second, layer(GRID))
+    with pytest.raises(ConfigError, match=r"^backend: expected 'auto' or 'reference' .* over a grid, got 'cpu'$"):
+        router.update(GRID, layer.weight, window=layer.window(GRID), backend="cpu")
+
+
+def test_updates_of_classes_that_know_where_their_parts_are() -> None:
+    places = [0.1, 0.3, 0.5, 0.7, 0.9]
+    layer = ClassCaps(2, 3, routing=AttentionRouting(iters=2), centres=(places, places))
+    router = learned(layer.routing)
+    assert isinstance(router, AttentionRouting)
+    first = router.update(GRID, layer.weight, window=layer.window(GRID))
+    second = router.update(GRID, layer.weight, first, window=layer.window(GRID))
+    torch.testing.assert_close(second.flatten(), layer(GRID))
 
 
 def test_an_update_has_a_gradient_in_the_parents() -> None:

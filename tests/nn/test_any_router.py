@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from torchcaps import ops
+from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.nn import ROUTERS, CapsConv2d, CapsLinear, ClassCaps, Router, make_router
+from torchcaps.ops._dispatch import backends
 from torchcaps.types import Capsules, Trace
 
 Layer = CapsLinear | CapsConv2d | ClassCaps
@@ -143,3 +145,27 @@ def test_shared_weights_take_any_number_of_children(router: str) -> None:
     for count in (1, 4, 9):
         poses = torch.randn(2, count, 4, dtype=torch.float64)
         assert module(Capsules(poses, poses.norm(dim=-1))).poses.shape == (2, 3, 6)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_takes_a_name_or_a_table_too(layer: str) -> None:
+    build: Any = LAYERS[layer][0]
+    assert type(build("kmeans").routing) is ROUTERS["kmeans"]
+    assert build({"name": "kmeans", "iters": 5}).routing.iters == 5
+    with pytest.raises(UnknownNameError, match=r"^unknown router 'kmean'; did you mean 'kmeans'\?$"):
+        build("kmean")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("router", ROUTERS.names())
+def test_a_twin_that_cannot_serve_a_layer_is_named(router: str, layer: str) -> None:
+    module: Any = make(router, layer)
+    dense = isinstance(module, CapsLinear)
+    for backend in ("cpu", "lean"):
+        # EM alone has a kernel for grids, of 4x4 matrices; those of the others are for dense layers.
+        serves = not dense and module.pose == "matrix" if router == "em" else dense
+        if backend not in backends(router) or serves:
+            continue
+        module.backend = backend
+        with pytest.raises(ConfigError, match=rf"^backend: expected 'auto' or 'reference' .*got '{backend}'$"):
+            module(some_children(layer))

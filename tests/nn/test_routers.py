@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -68,6 +69,30 @@ def test_make_router_from_something_unknown() -> None:
         make_router("dinamic")
     with pytest.raises(ConfigError, match=r"^unknown option 'iter' of DynamicRouting; did you mean 'iters'\?$"):
         make_router({"name": "dynamic", "iter": 1})
+    given: Any = 3
+    with pytest.raises(ConfigError, match=r"^routing: expected a router, its name, or a table with .*, got 3$"):
+        make_router(given)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "dynamic", "leaky": "False"}, "leaky: expected true or false, got 'False'"),
+        ({"name": "em", "normalise": 1}, "normalise: expected true or false, got 1"),
+        ({"name": "kmeans", "iters": 1.5}, "iters: expected a whole number, got 1.5"),
+        ({"name": "attention", "iters": True}, "iters: expected a whole number, got True"),
+        ({"name": "kuramoto", "gain": "high"}, "gain: expected a number, got 'high'"),
+        ({"name": "variational", "scatter": None}, "scatter: expected a number, got None"),
+    ],
+)
+def test_an_option_of_another_kind_is_named(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        make_router(table)
+
+
+def test_a_whole_number_is_a_number_and_a_schedule_may_be_either() -> None:
+    assert make_router({"name": "kuramoto", "gain": 2}).options()["gain"] == 2
+    assert make_router({"name": "em", "schedule": 0.5, "iters": 2}).options()["inverse_temp"] == (0.5, 0.5)
 
 
 def test_options_are_checked_when_the_router_is_made() -> None:

@@ -33,6 +33,38 @@ def test_a_router_that_failed():
     assert figure.axes[0].get_xlabel() == ""
 
 
+def test_what_is_known_besides_has_a_panel_each():
+    value = {"mean": 0.5, "deviation": 0.1, "count": 3}
+    whole = {
+        **row("em", 0.9, 0.01),
+        "tests": {"mnist": value},
+        "memory_mb": 31.4,
+        **dict.fromkeys(("entropy", "changed", "logit_change", "gradient_norm"), value),
+        "dead": {**value, "mean": 0.0},
+    }
+    # One pass has no change of logits, and the memory could not be measured.
+    other = {**whole, "router": "uniform", "memory_mb": "killed by signal 9", "logit_change": None}
+    figure = comparison([whole, other, {"router": "failed", "test_accuracy": None, "epoch_seconds": None}])
+    figure.canvas.draw()
+    found = {axes.get_title(loc="left"): [text.get_text() for text in axes.texts] for axes in figure.axes}
+    assert found == {
+        "Accuracy on the test part": ["90.00 %", "90.00 %", "failed"],
+        "On mnist": ["50.00 %", "50.00 %", "failed"],
+        "Seconds per epoch": ["9.0 s", "9.0 s", "failed"],
+        "Memory of a step": ["31 MB", "none", "failed"],
+        "Entropy (1: even coupling)": ["0.50", "0.50", "failed"],
+        "Predictions that routing changes": ["50.0 %", "50.0 %", "failed"],
+        "Dead parents": ["0.0 %", "0.0 %", "failed"],
+        "Change of the logits": ["0.500", "none", "failed"],
+        "Length of the gradient": ["0.5000", "0.5000", "failed"],
+    }
+    # Names stand at the left of each line of panels alone, the first row on top.
+    names = [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes]
+    assert names == [["em", "uniform", "failed"], ["", "", ""], ["", "", ""]] * 3
+    assert all(axes.yaxis_inverted() for axes in figure.axes)
+    assert figure.axes[6].get_xlim()[0] == 0
+
+
 def test_no_rows():
     with pytest.raises(ConfigError, match="rows: expected at least one router, got none"):
         comparison([])

@@ -44,7 +44,7 @@ class Output:
             numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+            table.add_row(*map(_words, row))
         self._console.print("", table, "", sep="\n")
 
     def facts(self, facts: Mapping[str, Any]) -> None:
@@ -82,6 +82,13 @@ class Output:
     def stdout_kept(self) -> contextlib.AbstractContextManager[Any]:
         """While others work: what they print goes to stderr where stdout is for the document alone."""
         return contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext()
+
+
+def _words(cell: Any) -> str:
+    # A switch as it is written in a recipe and on the command line.
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def _is_number(cell: Any) -> bool:

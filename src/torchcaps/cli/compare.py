@@ -90,8 +90,9 @@ VERB = Verb(
     description="Trains the network of a recipe with each router and several seeds: same stem, same data, same "
     "budget. Each is an ordinary run in the folder of the comparison. Tells accuracy, time, the peak memory of a "
     "training step, and what routing does: how undecided the coupling into the classes is (entropy, 1 is even), how "
-    "many predictions would change with even coupling, how many capsules are dead. The same command goes on where it "
-    "was stopped; a router that fails is told with its reason, and the others go on.",
+    "many predictions would change with even coupling, how many capsules are dead, how far the logits move in an "
+    "iteration, how long the gradient is. The table is kept as compare.json and drawn as compare.png. The same "
+    "command goes on where it was stopped; a router that fails is told with its reason, and the others go on.",
     examples=(
         ("torchcaps compare digits", "all routers, three runs of each"),
         ("torchcaps compare digits --routers dynamic,em --seeds 5", "two of them, five runs of each"),

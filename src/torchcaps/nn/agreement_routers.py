@@ -112,8 +112,9 @@ class AttentionRouting(AgreementRouting):
         """One iteration from the parents found so far: a step of concurrent routing (Tsai et al. 2020, procedure 2).
 
         children [B, I, P], weight [I, J, P, D] and parents [B, J, D] give the parents anew; without parents it is the
-        first, uniform iteration. Through a `window` (`CapsConv2d.window`) both are grids, and the reference serves. All
-        layers of a network move together when each is updated from what the layer below and it itself had before.
+        first, uniform iteration. Through a `window` (that of `CapsConv2d` or `ClassCaps`) both are grids, and the
+        reference serves. All layers of a network move together when each is updated from what the layer below and it
+        itself had before.
 
         >>> router = AttentionRouting(iters=2)
         >>> router.prepare(6, 3, 8, 4)
@@ -125,8 +126,9 @@ class AttentionRouting(AgreementRouting):
         """
         start = None if parents is None else parents.poses
         if window is not None:
+            self._check_reference(backend, "over a grid")
             start = None if start is None else start.flatten(0, -3)  # [B*H'*W', J, D]
-            votes = window.votes(window.gather(children).poses, weight)  # [B*H'*W', K*K*I, J, D]
+            votes = self.votes(window.gather(children), weight, window)  # [B*H'*W', K*K*I, J, D]
             routed = ops.attention_routing(votes, start, iters=1, softmax=window.softmax, **self.learned())
             return window.spread(routed.capsules)
         twin = _dispatch.twin(backend, self.algorithm, children.poses, weight)

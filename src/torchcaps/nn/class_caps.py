@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
 from torchcaps.nn.conv import check_grid, start_weight, vote_shape
-from torchcaps.nn.em_router import EMRouting
-from torchcaps.nn.routers import Router
+from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import Window
 from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.ops.conv import PoseKind
@@ -39,7 +39,7 @@ class ClassCaps(nn.Module):
         *,
         dims: tuple[int, int] = (16, 16),
         pose: PoseKind = "matrix",
-        routing: Router | None = None,
+        routing: Router | str | Mapping[str, Any] | None = None,
         centres: tuple[Sequence[float], Sequence[float]] | None = None,
         backend: Backend = "auto",
     ) -> None:
@@ -47,7 +47,7 @@ class ClassCaps(nn.Module):
         self.in_caps = in_caps
         self.in_dim, self.out_dim = dims
         self.pose: PoseKind = pose
-        self.routing = EMRouting() if routing is None else routing
+        self.routing = make_router("em" if routing is None else routing)
         check_backend(backend, self.routing.algorithm)
         self.backend: Backend = backend
         self.routing.prepare(None, out_caps, *dims)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
-from torchcaps.nn.em_router import EMRouting
-from torchcaps.nn.routers import Router
+from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import Window
 from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.ops.conv import Competition, PoseKind, Size
@@ -54,7 +56,8 @@ class CapsConv2d(nn.Module):
 
     children [B, H, W, in_caps, in_dim] give parents [B, H', W', out_caps, out_dim], H' = (H - K) // stride + 1. Poses
     are square matrices (`pose='matrix'`, weight [K*K*I, J, p, p]) or vectors (weight [K*K*I, J, P, D]). For
-    `competition` see `ops.Window`. Without `routing` EM routing with 3 iterations is taken (Hinton et al. 2018).
+    `competition` see `ops.Window`. `routing` is a router, its name, or a table with its name and options; without it,
+    EM routing with 3 iterations (Hinton et al. 2018).
 
     >>> layer = CapsConv2d(8, 16, kernel_size=3, stride=2)
     >>> layer(Capsules(torch.randn(2, 14, 14, 8, 16), torch.rand(2, 14, 14, 8))).poses.shape
@@ -70,7 +73,7 @@ class CapsConv2d(nn.Module):
         *,
         dims: tuple[int, int] = (16, 16),
         pose: PoseKind = "matrix",
-        routing: Router | None = None,
+        routing: Router | str | Mapping[str, Any] | None = None,
         competition: Competition = "global",
         backend: Backend = "auto",
     ) -> None:
@@ -81,7 +84,7 @@ class CapsConv2d(nn.Module):
         self.stride = stride
         self.pose: PoseKind = pose
         self.competition: Competition = competition
-        self.routing = EMRouting() if routing is None else routing
+        self.routing = make_router("em" if routing is None else routing)
         check_backend(backend, self.routing.algorithm)
         self.backend: Backend = backend
         seen = self.kernel_size[0] * self.kernel_size[1] * in_caps

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import nn
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn.routers import DynamicRouting, Router
+from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import vote
 from torchcaps.ops._dispatch import Backend, check_backend
 from torchcaps.types import Capsules, Trace
@@ -17,13 +20,14 @@ class CapsLinear(nn.Module):
 
     children [B, in_caps, in_dim] (a grid is taken position by position) give parents [B, out_caps, out_dim]. With
     `in_caps=None` one matrix per parent is shared by all children, and their number is free. `bias` adds a learned
-    vector to each parent before it is squashed, as the released code of Sabour et al. 2017 does.
+    vector to each parent before it is squashed, as the released code of Sabour et al. 2017 does. `routing` is a router,
+    its name, or a table with its name and options; without it, dynamic routing.
 
     `backend` says what computes: `auto` the fastest available for the device and type, `reference` the definition (the
     one to take for second derivatives, forward-mode derivatives, vmap and ONNX), `lean`, `cpu` or `triton` that twin
     only, where the router has it.
 
-    >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing=DynamicRouting(iters=3))
+    >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing="dynamic")
     >>> layer(Capsules(torch.randn(2, 1152, 8), torch.ones(2, 1152))).poses.shape
     torch.Size([2, 10, 16])
     """
@@ -35,13 +39,13 @@ class CapsLinear(nn.Module):
         in_dim: int,
         out_dim: int,
         *,
-        routing: Router | None = None,
+        routing: Router | str | Mapping[str, Any] | None = None,
         bias: bool = False,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
         self.in_caps = in_caps
-        self.routing = DynamicRouting() if routing is None else routing
+        self.routing = make_router("dynamic" if routing is None else routing)
         if bias and not self.routing.takes_bias:
             raise ConfigError(
                 f"bias: expected False with {type(self.routing).__name__}, got True (that routing has no place for it)"

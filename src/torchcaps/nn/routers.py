@@ -165,12 +165,34 @@ def make_router(routing: Router | str | Mapping[str, Any]) -> Router:
     """
     if isinstance(routing, Router):
         return routing
+    if not isinstance(routing, str | Mapping):
+        raise ConfigError(f"routing: expected a router, its name, or a table with its name and options, got {routing}")
     options = {"name": routing} if isinstance(routing, str) else dict(routing)
     if "name" not in options:
         raise ConfigError(f"routing: expected a table with the key 'name', got {options}")
     router = ROUTERS[options.pop("name")]
-    check_options(options, inspect.signature(router).parameters, router.__name__)
+    known = inspect.signature(router).parameters
+    check_options(options, known, router.__name__)
+    for name, value in options.items():
+        _check_kind(name, value, known[name].default)
     return router(**options)
+
+
+def _check_kind(name: str, value: object, default: object) -> None:
+    """Raise where an option is no switch or number though its default is: words of a recipe are not looked at before.
+
+    A switch that is given as a word would be on, whatever the word says.
+    """
+    switch, whole = isinstance(value, bool), isinstance(value, int)
+    fits, wanted = True, ""
+    if isinstance(default, bool):
+        fits, wanted = switch, "true or false"
+    elif isinstance(default, int):
+        fits, wanted = whole and not switch, "a whole number"
+    elif isinstance(default, float):
+        fits, wanted = (whole or isinstance(value, float)) and not switch, "a number"
+    if not fits:
+        raise ConfigError(f"{name}: expected {wanted}, got {value!r}")
 
 
 class SquashRouting(Router):

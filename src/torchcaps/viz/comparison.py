@@ -1,23 +1,35 @@
-"""Routers beside each other: how accurate they are, and how long an epoch takes."""
+"""Routers beside each other: how accurate they are, what they cost, and what routing does in them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from torchcaps.errors import ConfigError
 from torchcaps.viz._style import ACCENT, FAINT, LABEL, MUTED, NOTE, TITLE, calm, new_figure, shorten
 
 
+class _Panel(NamedTuple):
+    """One measure of all routers; `values` has a mean and a deviation for each, or None."""
+
+    title: str
+    values: Sequence[Mapping[str, Any] | None]
+    words: str
+    scale: float = 1.0
+    from_zero: bool = True
+
+
 def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the rows of a comparison: accuracy on the test part and seconds per epoch, with deviations as bars.
+    """Draw the rows of a comparison, a panel for each measure, with deviations as bars.
 
     Each row has a name, `router`, and under `test_accuracy` and `epoch_seconds` a mean and a deviation, or None where
-    its runs failed, as `torchcaps compare` writes them.
+    its runs failed, as `torchcaps compare` writes them. Accuracy in other `tests`, `memory_mb`, `entropy`, `changed`,
+    `dead`, `logit_change` and `gradient_norm` are drawn where any row has them.
 
     >>> row = {"router": "dynamic", "test_accuracy": {"mean": 0.98, "deviation": 0.01}, "epoch_seconds": None}
     >>> len(comparison([row]).axes)
@@ -25,31 +37,59 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """
     if not rows:
         raise ConfigError("rows: expected at least one router, got none")
-    figure = new_figure(8.4, 1.3 + 0.32 * len(rows))
-    left, right = figure.subplots(1, 2, sharey=True)
-    _dots(left, rows, "test_accuracy", 100, "{:.2f} %")
-    left.xaxis.set_major_formatter(PercentFormatter(100))
-    left.set_title("Accuracy on the test part", **TITLE)
-    left.set_yticks(range(len(rows)), [shorten(row["router"], 20) for row in rows])
-    left.invert_yaxis()
-    _dots(right, rows, "epoch_seconds", 1, "{:.1f} s")
-    right.set_xlim(left=0)
-    right.set_title("Seconds per epoch", **TITLE)
+    panels = _panels(rows)
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    figure = new_figure(8.4 if columns < 3 else 10.8, lines * (1.0 + 0.3 * len(rows)) + 0.3)
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(lines, columns, place + 1)
+        _dots(axes, panel, [row["test_accuracy"] is None for row in rows])
+        axes.set_title(panel.title, **TITLE)
+        names = [shorten(row["router"], 20) for row in rows] if place % columns == 0 else [""] * len(rows)
+        axes.set_yticks(range(len(rows)), names)
+        axes.invert_yaxis()
     runs = max((row["test_accuracy"]["count"] for row in rows if "count" in (row["test_accuracy"] or {})), default=0)
     if runs > 1:
-        left.set_xlabel(f"mean and deviation of {runs} runs", **LABEL)
+        figure.axes[0].set_xlabel(f"mean and deviation of {runs} runs", **LABEL)
     return figure
 
 
-def _dots(axes: Axes, rows: Sequence[Mapping[str, Any]], what: str, scale: float, words: str) -> None:
+def _panels(rows: Sequence[Mapping[str, Any]]) -> list[_Panel]:
+    def values(name: str) -> list[Mapping[str, Any] | None]:
+        return [row.get(name) for row in rows]
+
+    tests = list(dict.fromkeys(name for row in rows for name in row.get("tests", {})))
+    # Memory is measured once, and words stand there where that failed.
+    memory = [row.get("memory_mb") for row in rows]
+    once = [{"mean": value, "deviation": None} if isinstance(value, float) else None for value in memory]
+    further = [
+        _Panel("Memory of a step", once, "{:.0f} MB"),
+        _Panel("Entropy (1: even coupling)", values("entropy"), "{:.2f}"),
+        _Panel("Predictions that routing changes", values("changed"), "{:.1f} %", 100),
+        _Panel("Dead parents", values("dead"), "{:.1f} %", 100),
+        _Panel("Change of the logits", values("logit_change"), "{:.3f}"),
+        _Panel("Length of the gradient", values("gradient_norm"), "{:.4f}"),
+    ]
+    return [
+        _Panel("Accuracy on the test part", values("test_accuracy"), "{:.2f} %", 100, from_zero=False),
+        *(
+            _Panel(f"On {shorten(name, 30)}", [row.get("tests", {}).get(name) for row in rows], "{:.2f} %", 100, False)
+            for name in tests
+        ),
+        _Panel("Seconds per epoch", values("epoch_seconds"), "{:.1f} s"),
+        *(panel for panel in further if any(value is not None for value in panel.values)),
+    ]
+
+
+def _dots(axes: Axes, panel: _Panel, failed: Sequence[bool]) -> None:
     calm(axes, grid=False).grid(axis="both", color=FAINT, linewidth=0.6)
     axes.margins(x=0.25, y=0.1)
-    for place, row in enumerate(rows):
-        value = row[what]
+    for place, value in enumerate(panel.values):
         if value is None:
-            axes.annotate("failed", (0.02, place), xycoords=("axes fraction", "data"), va="center", **NOTE)
+            words = "failed" if failed[place] else "none"
+            axes.annotate(words, (0.02, place), xycoords=("axes fraction", "data"), va="center", **NOTE)
             continue
-        mean, deviation = scale * value["mean"], scale * (value["deviation"] or 0.0)
+        mean, deviation = panel.scale * value["mean"], panel.scale * (value["deviation"] or 0.0)
         axes.errorbar(
             mean,
             place,
@@ -61,5 +101,13 @@ def _dots(axes: Axes, rows: Sequence[Mapping[str, Any]], what: str, scale: float
             capsize=3,
             linewidth=1.4,
         )
-        text = words.format(mean)
+        text = panel.words.format(mean)
         axes.annotate(text, (mean + deviation, place), (6, 0), textcoords="offset points", va="center", **NOTE)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    if panel.words.endswith("%"):
+        axes.xaxis.set_major_formatter(PercentFormatter(100))
+    # A row without a dot has its place all the same, and where all are zero there is an axis.
+    axes.set_ylim(-0.6, len(panel.values) - 0.4)
+    if panel.from_zero:
+        nothing = not any(value["mean"] for value in panel.values if value is not None)
+        axes.set_xlim(0, 1 if nothing else None)
