@@ -35,7 +35,10 @@ def test_curves_need_no_finished_run(run: Path, ask, tmp_path: Path) -> None:
     assert ask("show", going_on, "--what", "routing_curves")[0] == 0
     # A run of an older version has no such file.
     (going_on / "diagnostics.csv").unlink()
-    words = "table: expected the columns epoch, layer, iteration, measure, value, got none\n"
+    words = (
+        f"run: expected one that was watched while it learned, got '{going_on}' "
+        "(it has no diagnostics.csv; --what diagnostics looks at it as it is now)\n"
+    )
     assert ask("show", going_on, "--what", "routing_curves") == (2, "", words)
 
 

@@ -58,7 +58,13 @@ def _draw(run: Run, what: str, out: Output) -> Figure:
     if what == "curves":
         return viz.curves(run.metrics())
     if what == "routing_curves":
-        return viz.routing_curves(run.diagnostics())
+        history = run.diagnostics()
+        if not history:
+            raise ConfigError(
+                f"run: expected one that was watched while it learned, got '{run.path}' "
+                "(it has no diagnostics.csv; --what diagnostics looks at it as it is now)"
+            )
+        return viz.routing_curves(history)
     model, data = run.load_model(), run.load_data("test")
     if what != "confusion":
         data = data.subset(range(min(ENOUGH, len(data))))
