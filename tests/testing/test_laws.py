@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps import ops
 from torchcaps.errors import ShapeError, UnknownNameError
-from torchcaps.nn import ROUTERS, DynamicRouting, Router
+from torchcaps.nn import ROUTERS, DynamicRouting, EMRouting, Router, VariationalRouting
 from torchcaps.nn.routers import LAWS as NAMES
 from torchcaps.testing import laws
 from torchcaps.types import Capsules, Routed, Trace
@@ -19,6 +19,9 @@ FACTORIES: dict[str, Callable[..., Router]] = {
     **{name: ROUTERS[name] for name in ROUTERS},
     "dynamic, leaky": partial(DynamicRouting, leaky=True),
     "dynamic, last gradient": partial(DynamicRouting, grad="last"),
+    "em, full covariance": partial(EMRouting, covariance="full"),
+    "em, costs not per child": partial(EMRouting, normalise=False),
+    "variational, full covariance": partial(VariationalRouting, covariance="full"),
 }
 KEPT = [(name, law) for name, make in FACTORIES.items() for law in sorted(make().laws)]
 NOT_KEPT = [(name, law) for name, make in FACTORIES.items() for law in sorted(NAMES - make().laws)]
