@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import load_data, to_float
-from torchcaps.errors import ShapeError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import EfficientCapsNet, create_model
 from torchcaps.nn import MarginLoss, SelfAttentionRouting
 
@@ -22,6 +22,13 @@ def test_parameters_of_the_papers_network() -> None:
 def test_parameters_of_the_residual_network() -> None:
     assert parameters(create_model("residual_capsnet", decoder=None)) == 251_648
     assert parameters(create_model("residual_capsnet", image_shape=(1, 36, 36))) < 500_000
+    assert parameters(create_model("residual_capsnet", decoder=None, blocks=2)) == 251_648 + 2 * 295_424
+
+
+@pytest.mark.parametrize("blocks", [-1, 1.0, True])
+def test_blocks_are_counted(blocks: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^blocks: expected a count of residual blocks, got {blocks}$"):
+        create_model("residual_capsnet", blocks=blocks)
 
 
 @pytest.mark.parametrize("name", ["efficient_capsnet", "residual_capsnet"])

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import ShapeError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
-from torchcaps.models._residual import residual_stem
+from torchcaps.models._residual import ResidualBlock, residual_stem
 from torchcaps.nn import CapsLinear, Router, make_router
 from torchcaps.ops import squash
 from torchcaps.types import Capsules, Trace
@@ -31,7 +31,7 @@ class EfficientCapsNet(ImageModel):
     """Four convolutions, a depthwise one that sees the whole map, 16 primary capsules of 8, class capsules of 16.
 
     Both kinds of capsules are squashed by (1 - exp(-|s|)) s/|s|, the class capsules by their routing. With `residual`
-    three residual blocks and one convolution take the place of the four.
+    residual blocks take the place of the four, so many of them at a quarter of the resolution.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class EfficientCapsNet(ImageModel):
         image_shape: ImageShape,
         num_classes: int,
         *,
-        residual: bool = False,
+        residual: int | None = None,
         routing: Router | str | Mapping[str, Any] = "self_attention",
         decoder: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
-        self.stem, size = _residual(image_shape) if residual else _plain(image_shape)
+        self.stem, size = _plain(image_shape) if residual is None else _residual(image_shape, residual)
         self.primary = nn.Conv2d(128, 128, size, groups=128)
         # The faster layout for these convolutions.
         for part in (self.stem, self.primary):
@@ -80,10 +80,16 @@ def _plain(image_shape: ImageShape) -> tuple[nn.Sequential, tuple[int, int]]:
     return stem, (height, width)
 
 
-def _residual(image_shape: ImageShape) -> tuple[nn.Sequential, tuple[int, int]]:
-    """Residual blocks of 32 channels and, at half the resolution, 64; then 128 at a quarter, and the size of that."""
+def _residual(image_shape: ImageShape, blocks: int) -> tuple[nn.Sequential, tuple[int, int]]:
+    """Residual blocks of 32 channels and, at half the resolution, 64; then 128 at a quarter, and the size of that.
+
+    The last are a convolution and so many blocks.
+    """
+    if not isinstance(blocks, int) or isinstance(blocks, bool) or blocks < 0:
+        raise ConfigError(f"blocks: expected a count of residual blocks, got {blocks!r}")
     stem = residual_stem(image_shape[0], 32, (1, 2))
     stem.extend([nn.Conv2d(64, 128, 3, 2, padding=1, bias=False), nn.BatchNorm2d(128), nn.ReLU()])
+    stem.extend(ResidualBlock(128, 128) for _ in range(blocks))
     height, width = ((side + 3) // 4 for side in image_shape[1:])
     return stem, (height, width)
 
@@ -110,14 +116,18 @@ def residual_capsnet(
     image_shape: ImageShape,
     num_classes: int,
     *,
+    blocks: int = 0,
     routing: Router | str | Mapping[str, Any] = "self_attention",
     decoder: str | None = "deconv",
 ) -> EfficientCapsNet:
-    """The capsules of Efficient-CapsNet behind residual convolutions; 251,648 parameters without the decoder."""
+    """The capsules of Efficient-CapsNet behind residual convolutions; 251,648 parameters without the decoder.
+
+    `blocks` more of them, of 128 channels at a quarter of the resolution, see further: 295,424 parameters each.
+    """
     return EfficientCapsNet(
         image_shape,
         num_classes,
-        residual=True,
+        residual=blocks,
         routing=routing,
         decoder=make_decoder(decoder, num_classes, 16, image_shape),
     )
