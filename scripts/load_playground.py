@@ -4,7 +4,8 @@
     python scripts/load_playground.py --url http://127.0.0.1:8017/ --clients 50 --seconds 60
 
 Every client asks one thing after the other, as a page does. Lost is whatever was not answered with 200. `alone_ms`
-is what each kind of question takes when a single client asks, in milliseconds, the median of several.
+is what each kind of question takes when a single client asks, in milliseconds, the median of several; `cpu_ms` is how
+long the playground computes for it, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -111,19 +112,31 @@ async def _ask(client: httpx.AsyncClient, number: int, until: float, done: Load)
             done.lost.append(f"{path}: {answer.status_code} {answer.text[:80]}")
 
 
-async def alone(url: str) -> dict[str, float]:
-    """How long each kind of question takes a single client, in milliseconds, the median of several."""
+async def alone(url: str, pid: int | None = None) -> tuple[dict[str, float], dict[str, float]]:
+    """How long each kind of question takes a single client, and the process that answers, in milliseconds.
+
+    Medians of several; nothing of the process where the system does not say.
+    """
     spent: dict[str, list[float]] = {}
+    computed: dict[str, list[float]] = {}
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         # One round more, to begin warm.
         for number, (path, body) in itertools.product(range(TIMES + 1), ASKED):
-            before = time.perf_counter()
+            before, used = time.perf_counter(), cpu_ms(pid)
             answer = await _send(client, path, body)
             if answer.status_code != 200:
                 raise SystemExit(f"{path}: {answer.status_code} {answer.text[:80]}")
-            if number:
-                spent.setdefault(path or "/", []).append(1000 * (time.perf_counter() - before))
-    return {path: round(median(times), 1) for path, times in spent.items()}
+            if not number:
+                continue
+            spent.setdefault(path or "/", []).append(1000 * (time.perf_counter() - before))
+            now = cpu_ms(pid)
+            if now is not None and used is not None:
+                computed.setdefault(path or "/", []).append(now - used)
+    return _medians(spent), _medians(computed)
+
+
+def _medians(times: dict[str, list[float]]) -> dict[str, float]:
+    return {path: round(median(several), 1) for path, several in times.items()}
 
 
 async def _send(client: httpx.AsyncClient, path: str, body: dict[str, Any] | None) -> httpx.Response:
@@ -137,6 +150,15 @@ def memory_mb(pid: int) -> float | None:
     except OSError:
         return None
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), None)
+
+
+def cpu_ms(pid: int | None) -> float | None:
+    """How long all threads of a process have computed so far; None where the system does not say."""
+    try:
+        threads = [(task / "schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return None
+    return sum(int(words.split()[0]) for words in threads) / 1e6
 
 
 def main() -> int:
@@ -171,7 +193,7 @@ def _with_server(args: argparse.Namespace) -> dict[str, Any]:
             between = memory_mb(server.pid)
             whole = asyncio.run(load(url, args.clients, args.seconds / 2))
             after = memory_mb(server.pid)
-            single = asyncio.run(alone(url))
+            single, computed = asyncio.run(alone(url, server.pid))
         finally:
             server.terminate()
     whole.answered += half.answered
@@ -179,7 +201,7 @@ def _with_server(args: argparse.Namespace) -> dict[str, Any]:
     whole.latencies += half.latencies
     whole.seconds += half.seconds
     memory = [None if value is None else round(value, 1) for value in (before, between, after)]
-    return {**whole.summary(), "memory_mb": memory, "alone_ms": single, "cores": os.cpu_count()}
+    return {**whole.summary(), "memory_mb": memory, "alone_ms": single, "cpu_ms": computed, "cores": os.cpu_count()}
 
 
 if __name__ == "__main__":

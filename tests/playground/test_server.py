@@ -162,6 +162,11 @@ def test_an_address_of_version_six_is_in_brackets() -> None:
     assert address_of(anywhere, "::") == "http://[::1]:8017/"
 
 
+def test_whoever_asks_closes_an_idle_connection_before_the_server_does(network: Network) -> None:
+    # Otherwise a request may set out on a connection that is just being closed. Chromium is the most patient.
+    assert server.config(create_app(network)).timeout_keep_alive > 300
+
+
 def test_the_browser_is_opened_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch, network: Network) -> None:
     import threading
 

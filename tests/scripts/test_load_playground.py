@@ -42,13 +42,15 @@ def test_fifty_at_once_lose_no_request_and_one_is_answered_in_every_way(script: 
         while not server.started:
             time.sleep(0.01)
         done = asyncio.run(script.load(address_of(listener, "127.0.0.1"), 50, 2.5)).summary()
-        alone = asyncio.run(script.alone(address_of(listener, "127.0.0.1")))
+        alone, computed = asyncio.run(script.alone(address_of(listener, "127.0.0.1"), os.getpid()))
         server.should_exit = True
         thread.join(timeout=20)
     assert (done["lost"], done["first_lost"]) == (0, [])
     assert done["answered"] >= 50
     assert set(alone) == {path or "/" for path, _ in script.ASKED}
     assert min(alone.values()) > 0
+    assert set(computed) in (set(alone), set())
+    assert min(computed.values(), default=1) >= 0
 
 
 def test_only_this_machine_is_loaded_and_only_so_much(script: ModuleType) -> None:
@@ -75,3 +77,12 @@ def test_memory_is_told_where_the_system_tells_it(script: ModuleType) -> None:
     memory = script.memory_mb(os.getpid())
     assert memory is None or memory > 10
     assert script.memory_mb(-1) is None
+
+
+def test_computing_is_counted_where_the_system_counts_it(script: ModuleType) -> None:
+    before = script.cpu_ms(os.getpid())
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    assert before is None or 40 < script.cpu_ms(os.getpid()) - before < 5000
+    assert script.cpu_ms(None) is None

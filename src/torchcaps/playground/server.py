@@ -27,8 +27,8 @@ from torchcaps.playground.guard import LOOPBACK, Guard, Limits
 from torchcaps.playground.network import Network
 
 STATIC = Path(__file__).parent / "static"
-# Seconds; browsers and client libraries let go of an idle connection long before.
-KEEP_ALIVE = 150
+# Seconds; whoever asks lets go of an idle connection before: Chromium after 300, Firefox after 115, httpx after 5.
+KEEP_ALIVE = 330
 # In the order of the tabs. Each module has a `router`; where it needs something of the network, `lacking(network)` says
 # what is missing, in a sentence.
 PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
