@@ -208,6 +208,40 @@ def test_an_answer_about_other_points_is_not_shown(page: Any) -> None:
     assert page.locator(".field .blob").count() == 0
 
 
+def test_a_finger_puts_a_point_and_takes_it_away(browser: Any, url: str) -> None:
+    context = browser.new_context(base_url=url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto("/")
+    field = open_clusters(page)
+    page.get_by_role("button", name="Clear").tap()
+    box = field.bounding_box()
+    x, y = box["x"] + 100, box["y"] + 80
+    page.touchscreen.tap(x, y)
+    until(page, lambda: page.locator(".field .dot").count() == 1)
+    # Two taps are a double one only where no other came shortly before.
+    page.wait_for_timeout(600)
+    # As near as a finger comes.
+    for _ in range(2):
+        page.touchscreen.tap(x + 6, y + 6)
+    until(page, lambda: page.locator(".field .dot").count() == 0)
+    context.close()
+
+
+def test_an_empty_plane_has_nothing_to_step_through(page: Any) -> None:
+    open_clusters(page)
+    steps = page.locator(".panel-clusters .stepper")
+    steps.locator("input").fill("4")
+    page.get_by_role("button", name="Clear").click()
+    assert not steps.is_visible()
+    assert page.get_by_text("No points yet").is_visible()
+    page.locator(".field").focus()
+    page.keyboard.press("Enter")
+    until(page, lambda: steps.locator("output").inner_text() == "5 / 20")
+    page.locator(".panel-clusters [aria-label=Iterations][type=range]").fill("1")
+    until(page, lambda: steps.locator("output").inner_text() == "1 / 1")
+    assert steps.get_by_role("button", name="Play").is_disabled()
+
+
 def test_keys_put_and_take_points(page: Any) -> None:
     field = open_clusters(page)
     before = page.locator(".field .dot").count()

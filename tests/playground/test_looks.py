@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from .pages import opened, until
+from .pages import SEVEN, opened, stroke, until
 
+PHONE = {"width": 390, "height": 844}
 WIDTHS = (375, 340)
 # Whether any part of the scene lies under the middle or a corner of a box on the page.
 COVERS = """names => names.flatMap((name) => {
@@ -20,6 +21,29 @@ ROOM = """select => {
   pen.font = style.font;
   const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 16;
   return room - Math.max(...[...select.options].map(({ text }) => pen.measureText(text).width));
+}"""
+
+# The contrast of words with what is painted below them, from 1 to 21 (WCAG 2).
+CONTRAST = """word => {
+  const pen = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const levels = (colour) => {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => levels(colour).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const svg = word instanceof SVGElement;
+  const disc = word.parentElement.querySelector(':scope > .disc');
+  let below = disc && getComputedStyle(disc).fill;
+  for (let node = word; !below; node = node.parentElement) {
+    const { backgroundColor } = getComputedStyle(node);
+    if (levels(backgroundColor)[3] === 255) below = backgroundColor;
+  }
+  const [dark, bright] = [light(getComputedStyle(word)[svg ? 'fill' : 'color']), light(below)].sort((a, b) => a - b);
+  return (bright + 0.05) / (dark + 0.05);
 }"""
 
 
@@ -104,3 +128,83 @@ def test_the_axis_of_the_entropy_fits_what_is_shown(page: Any) -> None:
         float(text) for text in page.locator("#way-a .curves .plot").first.locator(".tick").all_text_contents()
     )
     assert 0.9 < low < middle < high <= 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("link", "words", "least"),
+    [
+        ("draw.two=true&input=[4,8]", "#hint, .red, .green, .class .number, .head span, figcaption", 4.5),
+        ('panel="pose"', ".says b, .plot-name, .legend span, .rows span, .slider label", 4.5),
+        ('panel="routing"&routing.b="em"', ".trained, .caption, .map b, .map small, #count", 4.5),
+        ('panel="toy"', ".whole-name, .scroll small, .scroll th, .keys", 4.5),
+        ('panel="clusters"&clusters.clusters=8', ".meter span, .keys, .slide output", 4.5),
+        # Large and bold, each on a disc of its own colour.
+        ('panel="clusters"&clusters.clusters=8', ".field .centre", 3),
+    ],
+)
+def test_words_can_be_read(page: Any, theme: str, link: str, words: str, least: float) -> None:
+    opened(page, f'{link}&theme="{theme}"')
+    for selector in words.split(", "):
+        page.wait_for_selector(selector)
+        contrast = [round(word.evaluate(CONTRAST), 2) for word in page.locator(selector).all()]
+        assert min(contrast) >= least, selector
+
+
+def test_an_empty_page_is_no_digit(page: Any) -> None:
+    opened(page, 'input="drawing"')
+    page.wait_for_function("() => document.querySelector('#verdict').textContent === 'nothing yet'")
+    assert page.locator(".class.first").count() == 0
+    assert page.locator(".seen figure:visible").count() == 1
+    stroke(page, *SEVEN)
+    page.wait_for_selector(".class.first")
+    assert page.locator(".seen figure:visible").count() == 2
+
+
+def test_a_phone_shows_what_one_changes_beside_what_changes(page: Any) -> None:
+    page.set_viewport_size(PHONE)
+    tops = """nodes => nodes.map((node) => node.getBoundingClientRect().top)"""
+
+    def apart(first: str, last: str) -> float:
+        low, high = (page.locator(selector).last.evaluate_all(tops)[0] for selector in (first, last))
+        return high - low
+
+    opened(page, "input=3")
+    assert 0 < apart("#pad", ".class") < PHONE["height"] < apart("#pad", ".strip")
+    opened(page, 'panel="pose"&input=3')
+    page.wait_for_selector("#dim-15")
+    assert 0 < apart("#drawn", "#dim-15") < PHONE["height"] < apart("#drawn", ".strip")
+    opened(page, 'panel="routing"&input=3')
+    page.wait_for_selector("#way-a .map")
+    assert 0 < apart(".dots", "#next") < 0.6 * PHONE["height"]
+
+
+def test_a_phone_has_the_steps_at_hand_for_both_routers(page: Any) -> None:
+    page.set_viewport_size(PHONE)
+    opened(page, 'panel="routing"&routing.b="em"')
+    page.wait_for_selector("#way-b .map")
+    page.locator("#way-b .plane").evaluate("plane => plane.scrollIntoView({ block: 'center' })")
+    box = page.locator("#back").bounding_box()
+    assert 0 <= box["y"] < 100
+    page.click("#back")
+    assert page.locator("#count").inner_text() == "2 of 3"
+
+
+def test_what_is_said_is_seen_wherever_one_is(page: Any) -> None:
+    page.set_viewport_size(PHONE)
+    opened(page, 'panel="routing"')
+    page.wait_for_selector("#way-a .map")
+    page.click("#share")
+    page.wait_for_function("() => document.querySelector('#status').textContent.includes('this view')")
+    box = page.locator("#status").bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= PHONE["height"]
+
+
+def test_the_rows_of_the_grid_are_numbered(page: Any) -> None:
+    opened(page, 'panel="pose"&input=3')
+    page.wait_for_selector(".rows span")
+    assert page.locator(".rows span").all_inner_texts() == [str(n + 1) for n in range(16)]
+    sheet, last = (page.locator(selector).bounding_box() for selector in ("#grid", ".rows span:last-child"))
+    middle = last["y"] + last["height"] / 2
+    assert middle == pytest.approx(sheet["y"] + sheet["height"] * 15.5 / 16, abs=3)

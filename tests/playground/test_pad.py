@@ -80,3 +80,27 @@ def test_a_finger_draws(browser: Any, url: str) -> None:
     page.wait_for_function("() => location.hash.includes('strokes')")
     assert page.evaluate("getComputedStyle(document.querySelector('#pad')).touchAction") == "none"
     context.close()
+
+
+def test_a_second_finger_does_not_bend_the_line_of_the_first(browser: Any, url: str) -> None:
+    context = browser.new_context(base_url=url, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto("/#input=0")
+    page.wait_for_selector(READY)
+    page.locator("#pad").scroll_into_view_if_needed()
+    box = page.locator("#pad").bounding_box()
+    touch = context.new_cdp_session(page)
+    one = [{"x": box["x"] + 50 + 5 * step, "y": box["y"] + 50, "id": 0} for step in range(8)]
+    palm = {"x": box["x"] + 200, "y": box["y"] + 200, "id": 1}
+    for kind, points in [
+        ("touchStart", [one[0]]),
+        ("touchStart", [one[0], palm]),
+        *(("touchMove", [place, palm]) for place in one[1:]),
+        ("touchEnd", []),
+    ]:
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    strokes = state(page)["strokes"].split(".")
+    assert len(strokes) == 1
+    # All of it at the height at which it began.
+    assert {strokes[0][at : at + 2] for at in range(2, len(strokes[0]), 4)} == {strokes[0][2:4]}
+    context.close()

@@ -104,7 +104,7 @@ def test_moving_the_picture_draws_both_curves(page: Any) -> None:
 def test_routing_is_stepped_and_scrubbed_and_played(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
     count = page.locator("#count")
-    assert count.inner_text() == "3 of 3"
+    page.wait_for_function("() => document.querySelector('#count').textContent === '3 of 3'")
     assert page.locator("#next").is_disabled()
     fills = "[...document.querySelectorAll('.dots circle')].map(dot => dot.getAttribute('fill')).join(';')"
     last = page.evaluate(fills)
@@ -119,6 +119,12 @@ def test_routing_is_stepped_and_scrubbed_and_played(page: Any, picture: Any) -> 
     page.wait_for_function("() => document.querySelector('#count').textContent === '3 of 3'")
     assert page.evaluate(fills) == last
     assert page.locator(".dots circle").count() == page.locator("#way-a .plane g circle").count() == 144
+    # Whoever steps has stopped playing.
+    page.evaluate("['#play', '#next'].forEach((button) => document.querySelector(button).click())")
+    assert page.locator("#play").get_attribute("aria-label") == "play"
+    assert count.inner_text() == "2 of 3"
+    page.wait_for_timeout(1200)
+    assert count.inner_text() == "2 of 3"
 
 
 def test_two_routers_stand_side_by_side(page: Any, picture: Any) -> None:

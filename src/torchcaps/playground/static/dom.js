@@ -90,7 +90,8 @@ function drawPlot(root, { width: room, options: { series, x, labels = {}, yRange
   ));
   for (const value of new Set([first, xs[(xs.length - 1) >> 1], last])) {
     if (!xs.includes(value)) continue;
-    svg.append(el("text", { x: px(value), y: box.bottom + 14, "text-anchor": "middle" }, short(value)));
+    // The first begins at the axis, so that it does not run into the lowest number beside it.
+    svg.append(el("text", { x: px(value), y: box.bottom + 14, "text-anchor": value === first ? "start" : "middle" }, short(value)));
   }
   if (labels.x) svg.append(el("text", { x: (box.left + box.right) / 2, y: height - 4, "text-anchor": "middle", class: "label" }, labels.x));
   if (mark !== undefined && mark !== null) {

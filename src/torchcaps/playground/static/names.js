@@ -36,7 +36,7 @@ function beside(corners, [width, height]) {
 export function drawNames(layer, wholes, taken) {
   const there = wholes.filter(({ strength }) => strength >= 0.5);
   const covered = [...taken];
-  const texts = there.map(({ name, colour, strength }) => el("text", { class: "whole-name", fill: colour, opacity: strength.toFixed(2) }, name));
+  const texts = there.map(({ name, colour }) => el("text", { class: "whole-name", style: { "--colour": colour } }, name));
   layer.replaceChildren(...texts);
   there.forEach(({ outlines }, n) => {
     const { width, height } = texts[n].getBBox();

@@ -27,6 +27,12 @@ export const outlineOf = (kind, pose) => OUTLINES[kind].map(([x, y]) => {
 
 export const corners = (kind) => OUTLINES[kind].map((corner) => corner.join(",")).join(" ");
 
+// What is read on a colour, #rrggbb: white on dark ones, black on bright ones.
+export function inkOn(colour) {
+  const [r, g, b] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000" : "#fff";
+}
+
 // Colours mixed by weights that sum to 1, each colour as #rrggbb.
 export function blend(colours, weights) {
   const mixed = [1, 3, 5].map((at) => {

@@ -18,6 +18,7 @@ export function stepper(onchange) {
   function show() {
     back.disabled = at === 0;
     on.disabled = at === count - 1;
+    play.disabled = slider.disabled = count < 2;
     slider.max = count - 1;
     slider.value = at;
     slider.setAttribute("aria-valuetext", `iteration ${at + 1} of ${count}`);

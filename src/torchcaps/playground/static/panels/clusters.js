@@ -1,5 +1,5 @@
 import { MOST, axes, inside, pack, unpack } from "../points.js";
-import { blend } from "../shapes.js";
+import { blend, inkOn } from "../shapes.js";
 import { stepper } from "../steps.js";
 
 const PRESETS = { "two blobs": "Two blobs", "three blobs and outliers": "Three blobs and outliers", ring: "A ring", stretched: "Stretched" };
@@ -27,6 +27,7 @@ function mount(root, app) {
   let shares = null;
   let held = null;
   let dragged = false;
+  let reach = 0.035;
   let cross = [0, 0];
   const option = ([value, text]) => el("option", { value }, text);
 
@@ -150,8 +151,9 @@ function mount(root, app) {
 
   plane.addEventListener("pointerdown", (event) => {
     dragged = false;
-    // A finger is less exact than a pointer.
-    const n = near(at(event), event.pointerType === "touch" ? 0.08 : 0.035);
+    // A finger is less exact than a pointer, and has no other way to take a point away than to hit it.
+    reach = event.pointerType === "touch" ? 0.1 : 0.035;
+    const n = near(at(event), reach);
     if (event.button || n < 0) return;
     event.preventDefault();
     held = { n, pointer: event.pointerId };
@@ -169,10 +171,10 @@ function mount(root, app) {
   }
   plane.addEventListener("click", (event) => {
     // The end of a drag is a click too, wherever it ends; one on a point is the first half of a double click.
-    if (!dragged && near(at(event), 0.035) < 0) put(at(event));
+    if (!dragged && near(at(event), reach) < 0) put(at(event));
   });
   plane.addEventListener("dblclick", (event) => {
-    take(near(at(event), 0.035));
+    take(near(at(event), reach));
   });
   plane.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
@@ -224,17 +226,20 @@ function mount(root, app) {
       ];
     }));
     layer.centres.replaceChildren(...means.map(([x, y], j) => el("g", {},
-      el("circle", { class: "disc", cx: x, cy: y, r: 0.055, fill: app.palette[j] }), el("text", { class: "centre", x, y: y + 0.03 }, String(j + 1)))));
+      el("circle", { class: "disc", cx: x, cy: y, r: 0.055, fill: app.palette[j] }), el("text", { class: "centre", x, y: y + 0.03, fill: inkOn(app.palette[j]) }, String(j + 1)))));
     numbers(step);
   }
 
   function numbers(step) {
-    for (const plot of Object.values(plots)) plot.hidden = !step;
+    for (const part of [...Object.values(plots), steps.node]) part.hidden = !step;
     bars.replaceChildren(...(step?.activations ?? []).map((activation, j) => el("div", { class: "meter" },
       el("span", {}, el("svg", { viewBox: "0 0 12 12", class: "swatch", "aria-hidden": "true" }, el("circle", { cx: 6, cy: 6, r: 6, fill: app.palette[j] })), `${j + 1}: ${step.mass[j].toFixed(1)} points`),
       el("div", { class: "gauge" }, el("div", { class: "level eased", style: { width: `${100 * activation}%`, background: app.palette[j] } })),
       el("b", { class: "number" }, activation.toFixed(2)))));
-    if (!step) return;
+    if (!step) {
+      bars.append(el("p", { class: "muted small caption" }, "No points yet: click into the plane, or choose some above it."));
+      return;
+    }
     const lines = (name) => step.means.map((_, j) => ({ values: answer.iterations.map((one) => one[name][j]), color: app.palette[j], label: `cluster ${j + 1}`, legend: false }));
     const common = { x: answer.iterations.map((_, n) => n + 1), mark: steps.at + 1 };
     app.linePlot(plots.activations, { ...common, series: lines("activations"), yRange: [0, 1], labels: { x: "iteration", y: "activation" }, title: "Activation of each cluster over the iterations" });

@@ -47,9 +47,8 @@ function mount(root, app) {
   root.append(el("div", { class: "cards draw" },
     el("div", { class: "card" },
       el("div", { class: "row spread" }, el("div", { class: "segments" }, one, two), el("div", { class: "row" }, undo, clear)),
-      el("div", { class: "tile pad" }, pad),
-      el("h2", {}, "or an image that the network has never seen"),
-      choice.root),
+      el("div", { class: "tile pad" }, pad)),
+    el("div", { class: "card pick" }, el("h2", {}, "or an image that the network has never seen"), choice.root),
     el("div", { class: "card" },
       el("div", { class: "seen" },
         el("figure", {}, el("div", { class: "tile" }, got), el("figcaption", {}, "what the network gets")), bothFigure, verdict),
@@ -97,15 +96,17 @@ function mount(root, app) {
   function answer({ activations, reconstructions }) {
     const order = activations.map((_, n) => n).sort((a, b) => activations[b] - activations[a]);
     const pair = pairs();
+    // An empty page is no digit, whatever capsule is the longest then.
+    const nothing = current(app) === "drawing" && !strokes.length;
     const images = reconstructions && app.unpack(reconstructions);
     rows.forEach(({ row, bar, number, canvas }, n) => {
       bar.style.width = `${(100 * activations[n]).toFixed(1)}%`;
       number.textContent = activations[n].toFixed(2);
-      const rank = order.indexOf(n);
+      const rank = nothing ? -1 : order.indexOf(n);
       row.className = `class${rank === 0 ? " first" : ""}${pair && rank === 1 ? " second" : ""}${pair ? " pair" : ""}`;
       if (images) app.paint(canvas, images, n);
     });
-    bothFigure.hidden = !images;
+    bothFigure.hidden = !images || nothing;
     if (images) {
       const [a, b] = order;
       if (pair) app.paint(both, images, [a, b], { tint: [RED, GREEN] });
@@ -113,7 +114,6 @@ function mount(root, app) {
       bothName.replaceChildren(...(pair ? [el("b", { class: "red" }, info.classes[a]), " and ", el("b", { class: "green" }, info.classes[b])]
         : [`what the ${info.classes[a]} draws`]));
     }
-    const nothing = current(app) === "drawing" && !strokes.length;
     verdict.textContent = nothing ? "nothing yet" : pair ? `${info.classes[order[0]]} + ${info.classes[order[1]]}` : info.classes[order[0]];
   }
 
@@ -168,7 +168,8 @@ function mount(root, app) {
     return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height].map((v) => Math.min(1, Math.max(0, v)));
   };
   pad.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
+    // A second finger draws nothing: the line would jump between the two.
+    if (event.button !== 0 || !event.isPrimary) return;
     pad.setPointerCapture(event.pointerId);
     pen = null;
     begin(place(event));

@@ -28,6 +28,7 @@ function mount(root, app) {
   const reset = el("button", { type: "button", class: "small", id: "reset-pose", onclick: () => setOffsets(null) }, "as found");
   const grid = el("canvas", { id: "grid", role: "img", "aria-label": "Each dimension, a row, moved by eleven offsets, the columns" });
   const gridBox = el("div", { class: "tile sheet" }, grid);
+  const gridRows = el("div", { class: "rows", "aria-hidden": "true" });
   const moved = el("canvas");
   const lengthPlot = el("div", {});
   const posePlot = el("div", {});
@@ -53,10 +54,10 @@ function mount(root, app) {
       el("h2", {}, "The picture"),
       el("div", { class: "pictures" },
         el("figure", {}, el("div", { class: "tile" }, got), el("figcaption", {}, "given")),
-        el("figure", {}, el("div", { class: "tile", id: "drawn" }, drawn), drawnName)),
-      choice.root),
+        el("figure", {}, el("div", { class: "tile", id: "drawn" }, drawn), drawnName))),
+    el("div", { class: "card pick" }, el("h2", {}, "or another one"), choice.root),
     el("div", { class: "card" }, el("div", { class: "row spread top" }, el("h2", {}, "The pose that was found"), reset), decoderless, sliders),
-    el("div", { class: "card" }, el("h2", {}, "Each dimension from −0.25 to +0.25"), gridBox)));
+    el("div", { class: "card" }, el("h2", {}, "Each dimension from −0.25 to +0.25"), el("div", { class: "numbered" }, gridRows, gridBox))));
   root.append(el("div", { class: "cards pose second" },
     el("div", { class: "card" },
       el("div", { class: "row spread top" }, el("h2", {}, "Move the picture"), still),
@@ -105,6 +106,7 @@ function mount(root, app) {
     const answer = await app.api("pose/grid", { label: found.label, pose: pose() });
     app.paint(grid, answer.image);
     grid.dataset.rows = answer.rows;
+    gridRows.replaceChildren(...Array.from({ length: answer.rows }, (_, n) => el("span", {}, String(n + 1))));
     grid.dataset.offsets = JSON.stringify(answer.offsets);
   });
   const move = app.latest(async () => {
@@ -199,7 +201,7 @@ function mount(root, app) {
 
   if (!info.decoder) {
     decoderless.hidden = false;
-    for (const part of [sliders, gridBox.parentNode, drawn.parentNode.parentNode, reset]) part.hidden = true;
+    for (const part of [sliders, gridBox.parentNode.parentNode, drawn.parentNode.parentNode, reset]) part.hidden = true;
   }
   reset.disabled = !state.get("pose.off", null);
   look();

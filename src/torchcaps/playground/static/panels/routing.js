@@ -21,12 +21,12 @@ function mount(root, app) {
   const shown = el("canvas");
   const dots = el("svg", { class: "dots", viewBox: "0 0 1 1", "aria-hidden": "true" });
   const title = el("span", {});
-  const scrub = el("input", { type: "range", id: "iteration", min: 1, max: 3, step: 1, "aria-label": "iteration", oninput: () => go(Number(scrub.value) - 1) });
+  const scrub = el("input", { type: "range", id: "iteration", min: 1, max: 3, step: 1, "aria-label": "iteration", oninput: () => step(Number(scrub.value) - 1) });
   const count = el("output", { class: "number", id: "count" });
   const button = (id, text, name, onclick) => el("button", { type: "button", id, "aria-label": name, title: name, onclick }, text);
-  const back = button("back", "◂", "one iteration back", () => go(at() - 1));
+  const back = button("back", "◂", "one iteration back", () => step(at() - 1));
   const play = button("play", "▶", "play", toggle);
-  const next = button("next", "▸", "one iteration on", () => go(at() + 1));
+  const next = button("next", "▸", "one iteration on", () => step(at() + 1));
   const iters = el("select", { id: "iters", onchange: () => { state.set("routing.iters", Number(iters.value)); ask(); } },
     Array.from({ length: ITERS }, (_, n) => el("option", { value: n + 1 }, `${n + 1}`)));
   const choice = picker(app, (input) => {
@@ -47,8 +47,8 @@ function mount(root, app) {
   root.append(el("div", { class: "routing" },
     el("div", { class: "card side" },
       el("div", { class: "tile layered" }, shown, dots),
-      el("p", { class: "small muted caption" }, title),
-      choice.root),
+      el("p", { class: "small muted caption" }, title)),
+    el("div", { class: "card pick" }, choice.root),
     el("div", { class: "main" },
       el("div", { class: "card bar-card" },
         el("div", { class: "row player" }, back, play, next, scrub, count),
@@ -80,6 +80,7 @@ function mount(root, app) {
     ways[1].select.value = routers[1] ?? "";
     iters.value = body.iters;
     iters.disabled = routers.every((name) => name === OWN);
+    iters.title = iters.disabled ? "the network's own routing has as many as it was trained with" : "";
     app.paint(shown, data.image);
     draw();
     ways.forEach(({ way, card }, n) => {
@@ -109,12 +110,20 @@ function mount(root, app) {
     data.ways.forEach((way, n) => ways[n].way.go(to));
     colour(Math.min(to, data.ways[0].path.length - 1));
   }
+  // Whoever steps has stopped playing.
+  function step(iteration) {
+    stop();
+    go(iteration);
+  }
   function toggle() {
     if (timer) return stop();
     if (at() === last()) go(0);
     play.textContent = "❚❚";
     play.setAttribute("aria-label", "pause");
-    timer = setInterval(() => (at() < last() ? go(at() + 1) : stop()), PAUSE);
+    timer = setInterval(() => {
+      go(at() + 1);
+      if (at() === last()) stop();
+    }, PAUSE);
   }
   function stop() {
     clearInterval(timer);
@@ -138,7 +147,7 @@ function mount(root, app) {
       }, el("title", {}, `place ${Math.floor(n / data.types) + 1}, type ${type + 1}, present ${present.toFixed(2)}`));
     }));
     title.textContent = `${data.present.length} primary capsules: ${data.rows} × ${data.columns} places, ${data.types} types at each; ` +
-      `at the centre of what each sees, coupled to ${info.classes[data.parent]} more (blue) or less (orange) than evenly`;
+      `at the centre of what each sees, coupled to ${info.classes[data.parent]} more (blue) or less (orange) than evenly${data.ways.length > 1 ? " by the first router" : ""}`;
   }
   function colour(iteration) {
     const coupling = data.ways[0].coupling[iteration];
