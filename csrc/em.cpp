@@ -31,6 +31,9 @@ const EmStages<T>& stages() {
 // whatever the number of threads, so that the sums do not depend on it.
 constexpr int64_t kChunks = 16;
 
+// No more threads than there is work for; one also where the batch is empty, since a team of none would wait for ever.
+int team_size(int threads, int64_t items) { return int(std::clamp<int64_t>(items, 1, std::max(threads, 1))); }
+
 // The problem in the layout of one instruction set: weights and betas in blocks of lanes, and who sees whom.
 template <class T>
 struct Layout {
@@ -112,7 +115,7 @@ void forward(const Inputs<T>& in, T* poses, T* activations, T* kept, const EmSiz
   fill(layout, in);
   const EmProblem<T>& q = layout.problem;
   const int64_t per_sample = stage.kept(q), out = q.positions * q.parents, scratch = (stage.scratch(q, false) + 15) / 16 * 16;
-  const int size = int(std::min<int64_t>(threads, q.batch));
+  const int size = team_size(threads, q.batch);
   Memory<T> room(size * scratch);
   // Where nobody asks for gradients, a thread keeps one sample's iterations and writes over them.
   Memory<T> own(kept ? 0 : size * per_sample);
@@ -136,7 +139,7 @@ void backward(const Inputs<T>& in, const T* kept, const T* grad_poses, const T* 
   const int64_t per_sample = stage.kept(q), out = q.positions * q.parents, scratch = (stage.scratch(q, true) + 15) / 16 * 16;
   const int64_t children = q.places * q.types, chunks = std::min(kChunks, q.batch);
   const int64_t betas = 2 * q.blocks * lanes, sums = layout.weights + betas;
-  const int size = int(std::min<int64_t>(threads, chunks));
+  const int size = team_size(threads, chunks);
   Memory<T> room(size * scratch), partial(chunks * sums);
   Team team(size);
   team.run([&](int thread) {

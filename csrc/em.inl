@@ -1,4 +1,6 @@
 // EM routing of one sample, for one instruction set; comes after stages.inl, which brings the vectors.
+#include <limits>
+
 #include "em.h"
 
 #define UNROLL _Pragma("GCC unroll 16")
@@ -141,14 +143,15 @@ struct EmKernel {
   static void gather_mean(const View& view, Sums* sums) {
     const int64_t blocks = view.q.blocks;
     each_child(view, [&](const T* pose, T activation, int64_t, int64_t type, const Edge* first, const Edge* last) {
-      const T share = activation / view.choices(last - first);
+      const T whole = activation / view.choices(last - first);
       for (const Edge* edge = first; edge < last; ++edge)
         for (int64_t block = 0; block < blocks; ++block) {
           Sums& s = sums[edge->position * blocks + block];
+          const Vec share = whole * view.real(block);
           Vec votes[D];
           view.votes(pose, *edge, type, block, votes);
           UNROLL for (int h = 0; h < D; ++h) s.first[h] += share * votes[h];
-          s.zeroth += share * view.real(block);
+          s.zeroth += share;
         }
     });
   }
@@ -156,10 +159,11 @@ struct EmKernel {
   static void gather_variance(const View& view, const Gauss* gauss, Sums* sums) {
     const int64_t blocks = view.q.blocks;
     each_child(view, [&](const T* pose, T activation, int64_t, int64_t type, const Edge* first, const Edge* last) {
-      const T share = activation / view.choices(last - first);
+      const T whole = activation / view.choices(last - first);
       for (const Edge* edge = first; edge < last; ++edge)
         for (int64_t block = 0; block < blocks; ++block) {
           Sums& s = sums[edge->position * blocks + block];
+          const Vec share = whole * view.real(block);
           const Gauss& g = gauss[edge->position * blocks + block];
           Vec votes[D];
           view.votes(pose, *edge, type, block, votes);
@@ -192,13 +196,18 @@ struct EmKernel {
     });
   }
 
-  // Half of the sum of the logarithms of the variances. Four at a time are multiplied first: doubles have the room.
+  // Half of the sum of the logarithms of the variances. Four floats at a time are multiplied first: doubles have the room,
+  // which they have not for four of their own.
   static INLINE Vec half_log_det(const Vec* variance) {
+    constexpr int together = sizeof(T) < sizeof(double) ? 4 : 1;
     Vec out{};
     for (int l = 0; l < L; ++l) {
       double sum = 0;
-      for (int h = 0; h < D; h += 4)
-        sum += std::log(double(variance[h][l]) * variance[h + 1][l] * variance[h + 2][l] * variance[h + 3][l]);
+      for (int h = 0; h < D; h += together) {
+        double product = variance[h][l];
+        for (int k = 1; k < together; ++k) product *= variance[h + k][l];
+        sum += std::log(product);
+      }
       out[l] = T(0.5 * sum);
     }
     return out;
@@ -207,14 +216,15 @@ struct EmKernel {
   static INLINE T log_sigmoid(T x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
   static INLINE T sigmoid(T x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
 
-  // A lane without a parent gets a base that no parent has, so that no child chooses it.
+  // A lane without a parent gets the lowest base there is: above the logits of a child far from all its parents it would take
+  // the place of their largest, and leave the child without any.
   static INLINE void settle(const Problem& q, int64_t block, const Kept& kept, Gauss& gauss) {
     for (int h = 0; h < D; ++h) {
       gauss.mean[h] = kept.mean[h];
       gauss.half_precision[h] = T(0.5) / kept.variance[h];
     }
     for (int l = 0; l < L; ++l) gauss.base[l] = log_sigmoid(kept.activity[l]) - kept.half_log_det[l];
-    gauss.base = reinterpret_cast<const Vec*>(q.real)[block] > Vec{} ? gauss.base : splat(T(-1e30));
+    gauss.base = reinterpret_cast<const Vec*>(q.real)[block] > Vec{} ? gauss.base : splat(std::numeric_limits<T>::lowest());
   }
 
   // The M-step of one block of parents from its sums about `gauss.mean`, and the Gaussian for the next E-step.

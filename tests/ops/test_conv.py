@@ -166,6 +166,8 @@ def test_receptive_centres_follow_kernels_and_strides():
 def test_errors_name_the_argument():
     with pytest.raises(ConfigError, match="stride: expected a count of at least 1, got 0"):
         Window((4, 4), (3, 3), 0)
+    with pytest.raises(ConfigError, match=r"kernel: expected two counts of at least 1, got \(3, 0\)"):
+        Window((4, 4), (3, 0))
     with pytest.raises(ConfigError, match="competition: expected one of global, local, got 'none'"):
         Window((4, 4), (3, 3), competition="none")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="pose: expected one of matrix, vector, got 'point'"):

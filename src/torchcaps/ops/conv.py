@@ -46,6 +46,8 @@ class Window:
             raise ConfigError(f"pose: expected one of {', '.join(get_args(PoseKind))}, got '{self.pose}'")
         if self.stride < 1:
             raise ConfigError(f"stride: expected a count of at least 1, got {self.stride}")
+        if min(self.kernel) < 1:
+            raise ConfigError(f"kernel: expected two counts of at least 1, got {self.kernel}")
         if self.competition not in get_args(Competition):
             raise ConfigError(
                 f"competition: expected one of {', '.join(get_args(Competition))}, got '{self.competition}'"
@@ -118,7 +120,7 @@ class Window:
         total = (-top).exp() if leaky else torch.zeros_like(top)  # [B, H*W, I]
         total = total.index_add(1, seen, (at_position - top[:, seen]).exp())  # [B, H*W, I]
         normaliser = top[:, seen] + total[:, seen].log()  # [B, H'*W'*K*K, I]
-        return (logits - normaliser.reshape(batch * rows * columns, -1, 1)).exp()  # [B*H'*W', K*K*I, J]
+        return (logits - normaliser.reshape(batch * rows * columns, logits.shape[1], 1)).exp()  # [B*H'*W', K*K*I, J]
 
     def _unfold(self, grid: Tensor) -> Tensor:
         return grid.unfold(1, self.kernel[0], self.stride).unfold(2, self.kernel[1], self.stride)

@@ -91,19 +91,60 @@ def test_iterations_shared_weights_and_coordinates(iters, shared):
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("iters", [1, 3, 10])
-@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "silent"])
+@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "silent", "one far away"])
 def test_values_and_gradients_are_finite(case, iters, dtype):
     sizes = SIZES[1]
-    inputs = make_inputs(sizes, scale={"zero": 0.0, "huge": 1e6, "tiny": 1e-12}.get(case, 1.0))
+    inputs = make_inputs(sizes, scale={"zero": 0.0, "huge": 1e12, "tiny": 1e-12}.get(case, 1.0))
     if case == "equal":
         inputs[0] = inputs[0][:, :1, :1, :1].expand_as(inputs[0])
         inputs[2] = inputs[2][:1, :1].expand_as(inputs[2])
     if case == "silent":
         inputs[1] = torch.zeros_like(inputs[1])
+    if case == "one far away":
+        inputs[0][:, 0, 0] *= 1e12
+        inputs[1][:, 0, 0] = 0
     leaves = [tensor.to(dtype).requires_grad_() for tensor in inputs]
     out = both(Window(*sizes[:3]), iters)[0](*leaves)
     grads = torch.autograd.grad(out, leaves, torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out))
     assert all(bool(tensor.isfinite().all()) for tensor in (out, *grads))
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_silent_child_that_is_far_from_all_its_parents_harms_nobody(dtype):
+    # Its logits lie below any number that a vector lane without a parent could be given at a guess.
+    inputs = [tensor.to(dtype) for tensor in make_inputs(SIZES[1])]
+    inputs[1][:, 0, 0] = 0
+    twin = both(Window(*SIZES[1][:3]), 3)[0]
+    near = twin(*inputs)
+    inputs[0][:, 0, 0] *= 1e17
+    torch.testing.assert_close(twin(*inputs), near)
+
+
+@needs_kernel
+def test_doubles_have_their_own_range():
+    inputs = [tensor.double() for tensor in make_inputs(SIZES[1])]
+    inputs[0] *= 1e60
+    results = []
+    for route in both(Window(*SIZES[1][:3]), 3):
+        leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+        out = route(*leaves)
+        results.append([out, *torch.autograd.grad(out.sum(), leaves)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9 * float(other.detach().abs().max()))
+
+
+@needs_kernel
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_empty_batch_has_an_empty_result_and_no_gradient(shared):
+    inputs = make_inputs(SIZES[-1], shared=shared)
+    leaves = [inputs[0][:0], inputs[1][:0], *inputs[2:]]
+    leaves = [tensor.requires_grad_() for tensor in leaves]
+    for route in both(Window(*SIZES[-1][:3]), 3):
+        out = route(*leaves)
+        assert out.shape == (0, 1, 1, 5, 17)
+        for grad in torch.autograd.grad(out.sum(), leaves[2:]):
+            assert bool((grad == 0).all())
 
 
 @needs_kernel

@@ -160,7 +160,9 @@ def test_agreement_makes_a_parent_active_and_the_temperature_makes_it_sure():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("iters", [1, 2, 3, 10])
-@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "huge and equal", "silent", "one alone"])
+@pytest.mark.parametrize(
+    "case", ["zero", "equal", "huge", "tiny", "huge and equal", "silent", "one far away", "one alone"]
+)
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_values_and_gradients_are_finite(dtype, iters, case, covariance):
     votes, activations, betas = sample(dtype=dtype)
@@ -169,13 +171,16 @@ def test_values_and_gradients_are_finite(dtype, iters, case, covariance):
     elif case == "equal":
         votes = votes[:, :1, :1].expand_as(votes).clone()
     elif case == "huge":
-        votes = 1e6 * votes
+        votes = 1e12 * votes
     elif case == "tiny":
         votes = 1e-12 * votes
     elif case == "huge and equal":
-        votes = 1e6 * votes[:, :1, :1].expand_as(votes).clone()
+        votes = 1e12 * votes[:, :1, :1].expand_as(votes).clone()
     elif case == "silent":
         activations = torch.zeros_like(activations)
+    elif case == "one far away":
+        votes[:, 0] *= 1e12
+        activations[:, 0] = 0
     elif case == "one alone":
         votes, activations = votes[:1, :1], activations[:1, :1]
     inputs = [votes, activations, *betas.values()]
@@ -244,7 +249,8 @@ def test_errors_name_the_argument():
         em_routing(votes, activations, activations, **betas)
     with pytest.raises(ConfigError, match="covariance: expected one of diagonal, full, got 'round'"):
         em_routing(votes, activations, **betas, covariance="round")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match="variance_floor: expected a number above 0, got 0"):
-        em_routing(votes, activations, **betas, variance_floor=0)
+    for floor in (0, float("inf")):
+        with pytest.raises(ConfigError, match=f"variance_floor: expected a finite number above 0, got {floor}"):
+            em_routing(votes, activations, **betas, variance_floor=floor)
     with pytest.raises(ConfigError, match="momentum: expected a number from 0 to below 1, got 1"):
         em_routing(votes, activations, **betas, momentum=1)

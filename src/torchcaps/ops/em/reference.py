@@ -74,11 +74,11 @@ def check_em(votes: Tensor, activations: Tensor, beta_u: Tensor, beta_a: Tensor,
 
 
 def check_em_options(covariance: str, variance_floor: float, momentum: float) -> None:
-    """Raise unless the covariance exists, the floor is positive and the momentum lies in [0, 1)."""
+    """Raise unless the covariance exists, the floor is positive and finite and the momentum lies in [0, 1)."""
     if covariance not in get_args(Covariance):
         raise ConfigError(f"covariance: expected one of {', '.join(get_args(Covariance))}, got '{covariance}'")
-    if not variance_floor > 0:
-        raise ConfigError(f"variance_floor: expected a number above 0, got {variance_floor}")
+    if not 0 < variance_floor < math.inf:
+        raise ConfigError(f"variance_floor: expected a finite number above 0, got {variance_floor}")
     if not 0 <= momentum < 1:
         raise ConfigError(f"momentum: expected a number from 0 to below 1, got {momentum}")
 
