@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
+from torchcaps.nn._counts import check_counts
 from torchcaps.nn.conv import check_grid, start_weight, vote_shape
 from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import Window
@@ -44,6 +45,7 @@ class ClassCaps(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_counts(in_caps=in_caps, out_caps=out_caps)
         self.in_caps = in_caps
         self.in_dim, self.out_dim = dims
         self.pose: PoseKind = pose

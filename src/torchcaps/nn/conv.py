@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
+from torchcaps.nn._counts import check_counts
 from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import Window
 from torchcaps.ops._dispatch import Backend, check_backend
@@ -78,6 +79,7 @@ class CapsConv2d(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_counts(in_caps=in_caps, out_caps=out_caps)
         self.in_caps = in_caps
         self.in_dim, self.out_dim = dims
         self.kernel_size: Size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size

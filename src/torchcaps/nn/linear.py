@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.nn._counts import check_counts
 from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import vote
 from torchcaps.ops._dispatch import Backend, check_backend
@@ -44,6 +45,7 @@ class CapsLinear(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_counts(in_caps=1 if in_caps is None else in_caps, out_caps=out_caps, in_dim=in_dim, out_dim=out_dim)
         self.in_caps = in_caps
         self.routing = make_router("dynamic" if routing is None else routing)
         if bias and not self.routing.takes_bias:

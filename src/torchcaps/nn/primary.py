@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
+from torchcaps.nn._counts import check_counts
 from torchcaps.ops import squash
 from torchcaps.types import Capsules
 
@@ -22,6 +23,7 @@ class PrimaryCaps2d(nn.Module):
 
     def __init__(self, in_channels: int, caps: int, dim: int, kernel_size: int = 9, stride: int = 2) -> None:
         super().__init__()
+        check_counts(in_channels=in_channels, caps=caps, dim=dim)
         self.caps = caps
         self.dim = dim
         self.conv = nn.Conv2d(in_channels, caps * dim, kernel_size, stride)

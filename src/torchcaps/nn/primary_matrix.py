@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
+from torchcaps.nn._counts import check_counts
 from torchcaps.types import Capsules
 
 
@@ -22,6 +23,7 @@ class PrimaryMatrixCaps2d(nn.Module):
 
     def __init__(self, in_channels: int, caps: int, dim: int = 16, kernel_size: int = 1, stride: int = 1) -> None:
         super().__init__()
+        check_counts(in_channels=in_channels, caps=caps, dim=dim)
         self.poses = nn.Conv2d(in_channels, caps * dim, kernel_size, stride)
         self.activations = nn.Conv2d(in_channels, caps, kernel_size, stride)
         self.dim = dim

@@ -23,5 +23,9 @@ def test_errors_name_the_argument():
         inverse_temps([1.0, 2.0], 3)
     with pytest.raises(ConfigError, match="inverse_temp: expected finite values of at least 0, got"):
         inverse_temps(-1.0, 1)
+    with pytest.raises(
+        ConfigError, match="inverse_temp: expected the name of a schedule, numbers or a function, got None"
+    ):
+        inverse_temps(None, 1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnknownNameError, match="unknown inverse_temp 'papers'; did you mean 'paper'"):
         inverse_temps("papers", 1)

@@ -45,6 +45,8 @@ def inverse_temps(inverse_temp: InverseTemp, iters: int) -> tuple[float, ...]:
     check_iters(iters)
     if isinstance(inverse_temp, str):
         inverse_temp = SCHEDULES[inverse_temp]
+    if inverse_temp is None:
+        raise ConfigError("inverse_temp: expected the name of a schedule, numbers or a function, got None")
     if callable(inverse_temp):
         values = tuple(float(inverse_temp(iteration)) for iteration in range(iters))
     elif isinstance(inverse_temp, Sequence):
