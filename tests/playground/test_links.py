@@ -33,6 +33,17 @@ def test_the_back_button_and_typed_addresses_are_followed(page: Any) -> None:
     page.wait_for_selector("#pad")
 
 
+def test_what_was_about_to_be_written_does_not_write_over_an_address_that_came(page: Any) -> None:
+    paste(page, "panel=%22routing%22&input=4")
+    page.wait_for_selector("#way-a .map")
+    # The panel writes to the address in the moment between the new address and the word of it.
+    page.evaluate("""() => {
+        location.hash = "panel=%22clusters%22";
+        dispatchEvent(new Event("pagehide"));
+    }""")
+    page.wait_for_selector(".panel-clusters")
+
+
 @pytest.mark.parametrize(
     "link",
     [

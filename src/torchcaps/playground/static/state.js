@@ -3,6 +3,7 @@ export class State {
   onset = null;
   onaddress = null;
   #values = new Map();
+  #known = "";
   #timer = 0;
 
   constructor() {
@@ -36,15 +37,19 @@ export class State {
 
   flush() {
     clearTimeout(this.#timer);
+    // Another address has come, by the back button say, and the word of it is still on its way: it is not written over.
+    if (location.hash !== this.#known) return;
     const words = new URLSearchParams();
     for (const [key, value] of this.#values) words.set(key, JSON.stringify(value));
     history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
+    this.#known = location.hash;
   }
 
   // Gives the keys whose values are others than before.
   #read() {
     const before = this.#values;
     this.#values = new Map();
+    this.#known = location.hash;
     for (const [key, value] of new URLSearchParams(location.hash.slice(1))) {
       try {
         this.#values.set(key, JSON.parse(value));
