@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch.multiprocessing.spawn import ProcessRaisedException
 
+from torchcaps.data import DATASETS, hand_in, load_data
 from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
 from torchcaps.train import Run, load_recipe, resume, start
 from torchcaps.train._fit import make_trainer
@@ -80,6 +82,43 @@ def test_the_best_epoch_is_chosen_on_validation(recipe, tmp_path):
     metrics = run.metrics()
     order = sorted(zip(metrics["val_accuracy"], [-loss for loss in metrics["val_loss"]], metrics["epoch"], strict=True))
     assert run.results["best"]["epoch"] == order[-1][2]
+
+
+@pytest.fixture
+def all_train(recipe):
+    """The recipe with all images for training: none is held out for validation."""
+    if "bars" not in DATASETS:
+        load = partial(load_data, "folder", **recipe().data.options)
+        hand_in("bars", load("train"), load("test"), val=load("val").subset([]))
+    return lambda *changes: recipe("data.name=bars", "data.options={}", *changes)
+
+
+def test_without_validation_the_last_epoch_is_kept(all_train, tmp_path, capsys):
+    run = start(all_train("trainer.epochs=2"), tmp_path / "run", progress=True)
+    assert run.record["images"]["val"] == 0
+    assert not any(name.startswith("val") for name in run.metrics())
+    assert run.results["best"] == run.results["final"] == {"epoch": 2, "step": 6}
+    assert {"epoch 1/2", "epoch 2/2"} == {line.split("  ")[0] for line in capsys.readouterr().err.splitlines()}
+    state = torch.load(run.checkpoints / "step-00000006.ckpt", weights_only=True)["state_dict"]
+    kept = load_file(run.weights)
+    assert all(torch.equal(kept[name], state[f"model.{name}"]) for name in kept)
+    assert run.diagnostics()["epoch"][-1] == 2
+
+
+def test_without_validation_a_killed_run_ends_the_same(all_train, tmp_path, monkeypatch):
+    unbroken = start(all_train(), tmp_path / "unbroken")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "on_train_batch_end", 5)
+        start(all_train(), tmp_path / "killed")
+    run = resume(tmp_path / "killed")
+    assert same_rows(run, unbroken)
+    assert run.weights.read_bytes() == unbroken.weights.read_bytes()
+
+
+def test_there_is_no_stopping_at_an_accuracy_that_is_not_measured(all_train, tmp_path):
+    with pytest.raises(ConfigError, match=r"trainer\.stop_at: expected images for validation to stop by, got none"):
+        start(all_train("trainer.stop_at=0.9"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_same_seed_same_weights(recipe, tmp_path, whole):

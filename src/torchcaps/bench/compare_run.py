@@ -32,7 +32,7 @@ def measure(run: Run, tests: Mapping[str, ImageData], *, memory: bool) -> dict[s
     record, ends = run.record, run.metrics()["seconds"]
     return {
         "test_accuracy": run.results["test_accuracy"],
-        "val_accuracy": run.results["best"]["val_accuracy"],
+        "val_accuracy": run.results["best"].get("val_accuracy"),
         "epoch_seconds": median(end - start for start, end in zip([0.0, *ends], ends, strict=False)),
         "seconds": record["seconds"],
         "parameters": record["parameters"],

@@ -83,7 +83,10 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         world=world,
         epoch_size=recipe.data.epoch_size,
     )
-    vitals = Vitals(val, recipe.data.augment)
+    held_out = None
+    if len(val):
+        held_out = BatchLoader(val, recipe.data.batch_size, augment=recipe.data.augment, rank=rank, world=world)
+    vitals = Vitals(val if len(val) else train, recipe.data.augment)
     keeper = Keeper(run.path, recipe.trainer.checkpoint_every, vitals, stop_at=recipe.trainer.stop_at)
     newest = newest_checkpoint(run.checkpoints)
     with _quiet(), keeper.listening(alone=world == 1):
@@ -94,7 +97,7 @@ def _fit_process(run: Run, rank: int, progress: bool) -> None:
         trainer.fit(
             TrainModule(model, recipe, len(batches) * recipe.trainer.epochs),
             batches,
-            BatchLoader(val, recipe.data.batch_size, augment=recipe.data.augment, rank=rank, world=world),
+            held_out,
             ckpt_path=None if newest is None else newest[0],
             weights_only=True,
         )
@@ -136,6 +139,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             # Lightning uses what a newer torch calls by another name.
             warnings.filterwarnings("ignore", r".*LeafSpec.* is deprecated", FutureWarning)
+            # That nothing is held out was asked for.
+            warnings.filterwarnings("ignore", "You defined a `validation_step` but have no", UserWarning)
             # That all weights take part is no reason to warn.
             warnings.filterwarnings("ignore", "find_unused_parameters=True was specified", UserWarning)
             yield

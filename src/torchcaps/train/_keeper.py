@@ -22,9 +22,11 @@ class Stopped(Exception):  # noqa: N818 (it is no error)
     """Raised inside the training loop after Ctrl-C; a KeyboardInterrupt would make Lightning end the process."""
 
 
-def _goodness(row: dict[str, Any]) -> tuple[float, float]:
-    """By accuracy, then by loss; by loss alone where the model has no classes."""
-    return row.get("val_accuracy", 0.0), -row["val_loss"]
+def _better(row: dict[str, Any], best: dict[str, Any]) -> bool:
+    """By accuracy, then by loss; by loss alone where the model has no classes. Without validation later is better."""
+    if not best or "val_loss" not in row:
+        return True
+    return (row.get("val_accuracy", 0.0), -row["val_loss"]) > (best.get("val_accuracy", 0.0), -best["val_loss"])
 
 
 class Keeper(Callback):
@@ -89,7 +91,7 @@ class Keeper(Callback):
             row |= look.summary()
             self.diagnostics = [*self.diagnostics, *look.rows(trainer.current_epoch + 1)]
         self.rows = [*self.rows, row]
-        if not self.best or _goodness(row) > _goodness(self.best):
+        if _better(row, self.best):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in pl_module.answering.state_dict().items()}
             self.best = {**row, "weights": weights}
         if trainer.is_global_zero:

@@ -28,13 +28,16 @@ def start(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = 
     """Train as the recipe says, in a new folder (`runs/<recipe>-<time>` if none is given).
 
     Ctrl-C stops after the step under way; `Run.status` is then "stopped" and `resume` goes on. The run ends with the
-    weights of the epoch that was best on the validation split, tested once on the test split.
+    weights of the epoch that was best on the validation split, tested once on the test split; where no image is held
+    out for validation, with those of the last epoch.
     """
     _check_main_guard(recipe)
     recipe = from_anywhere(recipe)
     # Whatever is wrong with data, model or loss shows before there is a folder.
     data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
     train = data["train"]
+    if recipe.trainer.stop_at is not None and not len(data["val"]):
+        raise ConfigError("trainer.stop_at: expected images for validation to stop by, got none held out")
     model = make_model(recipe, train)
     make_loss(recipe.loss, model)
     run = Run.create(recipe, folder)

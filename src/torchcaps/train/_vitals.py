@@ -50,7 +50,7 @@ class Look(NamedTuple):
 
 
 class Vitals:
-    """Measures a network on the same images of the validation part each time, without leaving a trace in it.
+    """Measures a network on the same images each time, without leaving a trace in it.
 
     The layer of the classes sees all of the images, one below it as many as keep the number of its votes small.
     """

@@ -138,9 +138,14 @@ class TrainModule(LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def means(self, part: str) -> dict[str, float]:
-        """Mean loss and, where there are classes, accuracy of the pass so far, over all processes; sums start anew."""
+        """Mean loss and, where there are classes, accuracy of the pass so far, over all processes; sums start anew.
+
+        Of a pass without images, as validation is where no image is held out, there is nothing to say.
+        """
         loss, right, count = self._gather(part).tolist()
         self.totals[part] = torch.zeros(3)
+        if not count:
+            return {}
         means = {f"{part}_loss": loss / count}
         return {**means, f"{part}_accuracy": right / count} if self.model.classifies else means
 
