@@ -10,6 +10,7 @@ import torchcaps as tc
 from shipping import card_table, ship
 from torchcaps.errors import CheckpointError, ConfigError, UnknownNameError
 from torchcaps.models import pretrained
+from torchcaps.models._weights import save_weights
 
 MOST_BYTES = 8_000_000
 SHIPPED = tc.list_pretrained()
@@ -94,9 +95,26 @@ def test_weights_of_another_network_are_told(folder: Path) -> None:
     begin = "pretrained: expected weights of cnn_small, got 'mnist', which are those of capsnet_small; "
     with pytest.raises(ConfigError, match=f"^{begin}shipped are 'mnist' of capsnet_small$"):
         tc.create_model("cnn_small", pretrained="mnist")
-    ship(folder, "digits", model="cnn_small", options={})
+    ship(folder, "digits", model="cnn_small", options={}, data={"name": "digits", "options": {}})
     with pytest.raises(ConfigError, match=f"^{begin}shipped for it: 'digits'$"):
         tc.create_model("cnn_small", pretrained="mnist")
+
+
+def test_a_network_finds_its_own_weights_by_their_data(folder: Path) -> None:
+    ship(folder, "mnist")
+    worse = ship(folder, "mnist_cnn", model="cnn_small", options={}, test_accuracy=0.98)
+    assert_same(tc.create_model("cnn_small", pretrained="mnist"), worse)
+    better = ship(folder, "mnist_another", model="cnn_small", options={"dropout": 0.1}, test_accuracy=0.99)
+    for weight in better.parameters():
+        weight.data.zero_()
+    save_weights(better.state_dict(), folder / "mnist_another.safetensors")
+    assert_same(tc.create_model("cnn_small", pretrained="mnist"), better)
+    assert_same(tc.create_model("cnn_small", pretrained="mnist_cnn"), worse)
+
+
+def assert_same(model: torch.nn.Module, other: torch.nn.Module) -> None:
+    for name, value in other.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value)
 
 
 @pytest.mark.parametrize("text", [None, "no toml", "model = 'cnn_small'", b"\xff\xfe"])

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models._weights import load_weights
-from torchcaps.models.pretrained import pretrained_card
+from torchcaps.models.pretrained import card_for
 from torchcaps.nn import DECODERS, mask_capsules
 from torchcaps.types import Capsules, Trace
 
@@ -105,7 +105,8 @@ def create_model(
     """Make a model by name, with fresh weights; options are the keyword arguments of its factory.
 
     Without a word on it, it is for images of (1, 28, 28) in 10 classes. `pretrained` names weights that come with
-    torchcaps (`list_pretrained`): the model then has their sizes and options, and is ready to answer.
+    torchcaps (`list_pretrained`), or the data set that the model's own were trained on: the model then has their sizes
+    and options, and is ready to answer.
 
     >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
     5
@@ -115,7 +116,7 @@ def create_model(
     defaults = {key: option.default for key, option in parameters.items() if key not in ("image_shape", "num_classes")}
     check_options(options, defaults, f"model '{name}'")
     if pretrained is not None:
-        card = pretrained_card(pretrained)
+        card = card_for(name, pretrained)
         card.check(name, image_shape, num_classes, options, defaults)
         model = factory(card.image_shape, card.num_classes, **card.options)
         return load_weights(model, card.weights).eval()

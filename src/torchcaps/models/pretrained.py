@@ -105,8 +105,24 @@ def pretrained_card(name: str) -> Card:
         raise CheckpointError(f"pretrained: expected the card of '{name}', got '{file}' ({error})") from None
 
 
+def card_for(model: str, name: str) -> Card:
+    """The card of the weights of that name or, where those are another model's, of this one's on the data of that name.
+
+    >>> card_for("efficient_capsnet", "mnist").name, card_for("cnn_small", "mnist").name
+    ('mnist_efficient', 'mnist_cnn')
+    """
+    if name in list_pretrained() and pretrained_card(name).model == model:
+        return pretrained_card(name)
+    own = [card for card in _cards() if (card.model, card.data["name"]) == (model, name)]
+    return max(own, key=lambda card: card.test_accuracy) if own else pretrained_card(name)
+
+
+def _cards() -> list[Card]:
+    return [pretrained_card(name) for name in list_pretrained()]
+
+
 def _shipped_for(model: str) -> str:
-    cards = [pretrained_card(name) for name in list_pretrained()]
+    cards = _cards()
     own = [f"'{card.name}'" for card in cards if card.model == model]
     others = [f"'{card.name}' of {card.model}" for card in cards if card.model != model]
     return f"shipped for it: {', '.join(own)}" if own else f"shipped are {', '.join(others)}"
