@@ -20,6 +20,7 @@ import torch
 
 from torchcaps import viz
 from torchcaps.bench import compare_markdown, read_result, summary
+from torchcaps.bench.compare_table import number
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
 from torchcaps.reproduce import list_reproductions, load_reproduction
 from torchcaps.reproduce import markdown as reproduction_markdown
@@ -30,6 +31,18 @@ OTHERS = ("compare-", "reproduce-")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
+)
+# What the README shows of the reproductions: the network, and what is measured of it.
+HEADLINES = (
+    ("mnist_efficient", "Residual CapsNet, 252 K parameters, all 60,000 images", "error"),
+    ("mnist_capsnet", "CapsNet, 3 iterations, reconstruction", "error"),
+    ("multimnist", "Residual CapsNet, self-attention, reconstruction", "both right"),
+    ("multimnist", "CNN", "both right"),
+    ("smallnorb", "Matrix capsules, 68 K parameters", "error"),
+    ("affine", "Matrix capsules, EM routing", "accuracy on affine_mnist"),
+    ("affine", "CNN", "accuracy on affine_mnist"),
+    ("digit_pairs", "Capsules, k-means routing", "both right"),
+    ("digit_pairs", "CNN with global average pooling", "both right"),
 )
 
 
@@ -59,6 +72,31 @@ def results(folder: Path = ROOT / "results") -> str:
     """What the recipes gave, in Markdown, ordered by recipe."""
     files = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith(OTHERS)]
     return "\n".join([*HEAD, *(row(json.loads(file.read_text())) for file in files)])
+
+
+def headlines(folder: Path = ROOT / "results") -> str:
+    """Some numbers of the reproductions beside the papers', in Markdown; what is not measured yet is left out."""
+    table = [
+        "| what | network | in per cent | paper | ours | parameters | minutes |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for name, label, column in HEADLINES:
+        file, entry = folder / f"reproduce-{name}.json", load_reproduction(name)
+        paper = {network.label: network.paper.get(column) for network in entry.networks}[label]
+        rows = json.loads(file.read_text())["rows"] if file.exists() else []
+        for found in rows:
+            if found["label"] == label and column in found["measured"]:
+                cells = (
+                    entry.title,
+                    label,
+                    column,
+                    "" if paper is None else f"{paper:g}",
+                    number(found["measured"][column], 2),
+                    f"{found['parameters']:,}",
+                    number(found["seconds"], 0, 1 / 60),
+                )
+                table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
 def comparison(folder: Path = ROOT / "results") -> str:
@@ -186,7 +224,7 @@ def shipped() -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"results": results, "speed": speed},
+    "README.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},

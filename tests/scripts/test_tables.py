@@ -42,7 +42,7 @@ def test_the_pages_show_what_was_measured(page):
 
 
 def test_marks_that_are_missing():
-    with pytest.raises(ValueError, match=r"README\.md: expected the marks '<!-- results"):
+    with pytest.raises(ValueError, match=r"README\.md: expected the marks '<!-- headlines"):
         script("make_tables").update("no marks")
     with pytest.raises(ValueError, match=r"docs/comparison\.md: expected the marks '<!-- comparison"):
         script("make_tables").update("no marks", "docs/comparison.md")
@@ -165,6 +165,18 @@ def test_a_row_has_mean_and_deviation(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"recipe": "a", "model": "m", "data": "d", "runs": runs}))
     line = script("make_tables").results(tmp_path).splitlines()[-1]
     assert line == "| `a` | `m` | 12,345 | 3 | 98.00 ± 1.41 % | 2 | 1.5 | 2 cores, a processor |"
+
+
+def test_the_headlines_are_what_was_measured_of_chosen_networks(tmp_path):
+    tables = script("make_tables")
+    assert len(tables.headlines(tmp_path).splitlines()) == 2
+    capsules, cnn = load_reproduction("digit_pairs").networks
+    run = {"status": "finished", "epochs": 3, "seconds": 90.0, "parameters": 12345}
+    rows = [summarise_network(capsules, [run | {"measured": {"both right": 97.5}}]), summarise_network(cnn, [])]
+    (tmp_path / "reproduce-digit_pairs.json").write_text(json.dumps({"rows": rows}))
+    *_, line = lines = tables.headlines(tmp_path).splitlines()
+    assert len(lines) == 3
+    assert line.endswith(f"| {capsules.label} | both right | 90 | 97.50 | 12,345 | 2 |")
 
 
 def test_shipped_weights_stand_with_their_cards(tmp_path, monkeypatch):
