@@ -114,6 +114,16 @@ def test_elastic_moves_points_their_own_ways_within_the_range():
     assert torch.corrcoef(torch.stack([one, other]))[0, 1].abs() < 0.15
 
 
+def test_a_share_is_bent_and_the_others_stay_sharp():
+    images = torch.rand(400, 1, 28, 28)
+    out = Augment(rotate=10, elastic=1, bent=0.25)(images, generator())
+    changed = (out != images).flatten(1).any(dim=1)  # [B]
+    assert 60 < changed.sum() < 140
+    # Those that are bent are bent as they would be if all were.
+    assert torch.equal(out[changed], Augment(rotate=10, elastic=1)(images, generator())[changed])
+    assert torch.equal(Augment(rotate=10, elastic=1, bent=0)(images, generator()), images)
+
+
 def test_affine_keeps_the_range_of_values():
     out = Augment(rotate=30, scale=0.3, shear=0.3, elastic=3)(torch.rand(64, 1, 28, 28), generator())
     assert out.min() >= 0
@@ -182,7 +192,7 @@ def test_counts_of_pixels(name, value):
         Augment(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["rotate", "scale", "shear", "elastic", "erase", "brightness", "contrast"])
+@pytest.mark.parametrize("name", ["rotate", "scale", "shear", "elastic", "bent", "erase", "brightness", "contrast"])
 @pytest.mark.parametrize("value", [-0.1, 1000, float("nan"), True])
 def test_ranges(name, value):
     with pytest.raises(ConfigError, match=f"{name}: expected a number from 0 to .*, got {value}"):

@@ -20,9 +20,11 @@ class Augment:
     `rotate`: up to so many degrees either way. `scale`: by a factor of 1 - scale to 1 + scale. `shear`: a slope of up
     to so much either way. `elastic`: the points of a 5x5 grid over the image go their own ways, by up to so many pixels
     along each axis, and what lies between them follows smoothly (after Simard et al. 2003). These four share one
-    bilinear interpolation. `flip`: mirrored left to right, each image with probability one half. `erase`: a rectangle
-    of zeros whose sides are up to this fraction of the image's. `brightness`: up to so much added or taken away;
-    `contrast`: distances from the channel's mean times 1 - contrast to 1 + contrast; both keep to [0, 1].
+    bilinear interpolation, which blurs a little; `bent` is the share of the images that go through it, so that a
+    network may also learn from images as sharp as those that it is asked about. `flip`: mirrored left to right, each
+    image with probability one half. `erase`: a rectangle of zeros whose sides are up to this fraction of the image's.
+    `brightness`: up to so much added or taken away; `contrast`: distances from the channel's mean times 1 - contrast to
+    1 + contrast; both keep to [0, 1].
     `crop`: a square of this size, somewhere in training, the centre in evaluation; 0 keeps all.
 
     The draws are made on the CPU in a fixed order, so that a generator in the same state gives the same images
@@ -38,6 +40,7 @@ class Augment:
     scale: float = 0.0
     shear: float = 0.0
     elastic: float = 0.0
+    bent: float = 1.0
     flip: bool = False
     erase: float = 0.0
     brightness: float = 0.0
@@ -49,9 +52,9 @@ class Augment:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigError(f"{name}: expected a count of pixels, got {value!r}")
-        for name, most in (("rotate", 180), ("scale", 0.99), ("shear", 10), ("elastic", 100), ("erase", 1)):
+        for name, most in (("rotate", 180), ("scale", 0.99), ("shear", 10), ("elastic", 100)):
             _check_range(name, getattr(self, name), most)
-        for name in ("brightness", "contrast"):
+        for name in ("bent", "erase", "brightness", "contrast"):
             _check_range(name, getattr(self, name), 1)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -62,7 +65,11 @@ class Augment:
             angle, factor = draw.floats(math.radians(self.rotate)), 1 + draw.floats(self.scale)
             slope = draw.floats(self.shear)
             moves = draw.floats(self.elastic, 2, 5, 5) if self.elastic else None
-            images = transforms.affine(images, angle, factor, slope, moves)
+            bent = transforms.affine(images, angle, factor, slope, moves)
+            if self.bent < 1:
+                chosen = (draw.floats(0.5) + 0.5).view(-1, 1, 1, 1) < self.bent  # [B, 1, 1, 1]
+                bent = torch.where(chosen, bent, images)
+            images = bent
         if self.flip:
             images = torch.where(draw.floats(1).view(-1, 1, 1, 1) < 0, images.flip(-1), images)
         if self.shift:
