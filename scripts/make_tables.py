@@ -24,6 +24,7 @@ from torchcaps.bench.compare_table import number
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
 from torchcaps.reproduce import list_reproductions, load_reproduction
 from torchcaps.reproduce import markdown as reproduction_markdown
+from torchcaps.reproduce.table import machine_words
 
 ROOT = Path(__file__).resolve().parent.parent
 # What in results/ is not the runs of a recipe.
@@ -34,6 +35,7 @@ HEAD = (
 )
 # What the README shows of the reproductions: the network, and what is measured of it.
 HEADLINES = (
+    ("mnist_efficient", "Residual CapsNet, 252 K parameters", "error"),
     ("mnist_efficient", "Residual CapsNet, 252 K parameters, all 60,000 images", "error"),
     ("mnist_capsnet", "CapsNet, 3 iterations, reconstruction", "error"),
     ("multimnist", "Residual CapsNet, self-attention, reconstruction", "both right"),
@@ -54,7 +56,6 @@ def row(table: dict[str, Any]) -> str:
     if len(runs) > 1:
         accuracy = f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f} %"
     minutes = statistics.mean(run["seconds"] for run in runs) / 60
-    machine = f"{runs[0]['machine']['cores']} cores, {runs[0]['machine']['processor']}"
     cells = (
         f"`{table['recipe']}`",
         f"`{table['model']}`",
@@ -63,7 +64,7 @@ def row(table: dict[str, Any]) -> str:
         accuracy,
         str(len(runs)),
         f"{minutes:.1f}",
-        machine,
+        machine_words(runs[0]),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -107,13 +107,18 @@ def _mean(value: Spread | None, digits: int, scale: float = 1) -> str:
 
 
 def _machine(runs: Sequence[Mapping[str, Any]]) -> str:
-    words = [f"{run['machine']['cores']} cores, {run['machine']['processor']}{_precision(run)}" for run in runs]
-    return "; ".join(dict.fromkeys(words))
+    return "; ".join(dict.fromkeys(map(machine_words, runs)))
 
 
-def _precision(run: Mapping[str, Any]) -> str:
-    """Told where it is not the usual one; results of long ago do not say."""
-    return "" if run.get("precision", USUAL) == USUAL else f", {run['precision']}"
+def machine_words(run: Mapping[str, Any]) -> str:
+    """What a run was computed on, and in which precision where it is not the usual one; old results do not say.
+
+    >>> machine_words({"machine": {"cores": 1, "processor": "EPYC"}, "precision": "bf16-mixed"})
+    '1 core, EPYC, bf16-mixed'
+    """
+    cores, precision = run["machine"]["cores"], run.get("precision", USUAL)
+    words = [f"{cores} core{'s' * (cores != 1)}", run["machine"]["processor"]]
+    return ", ".join(words if precision == USUAL else [*words, precision])
 
 
 def _note(row: Mapping[str, Any]) -> str:
