@@ -40,9 +40,10 @@ class ProgressBar(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         row = self.keeper.rows[-1]
         text = f"loss {row['train_loss']:.4f}"
-        if "val_loss" in row:
-            right = "val_accuracy" in row
-            text += f"  val accuracy {row['val_accuracy']:.2%}" if right else f"  val loss {row['val_loss']:.4f}"
+        if "val_accuracy" in row:
+            text += f"  val accuracy {row['val_accuracy']:.2%}"
+        elif "val_loss" in row:
+            text += f"  val loss {row['val_loss']:.4f}"
         self.bar.update(self.task, text=text)
         if not self.console.is_terminal:
             self.console.print(f"epoch {self._epoch(trainer)}  {text}  {row['seconds']:.0f} s", highlight=False)
