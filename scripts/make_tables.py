@@ -42,7 +42,10 @@ HEADLINES = (
     ("multimnist", "CNN", "both right"),
     ("smallnorb", "Matrix capsules, 68 K parameters", "error"),
     ("affine", "Matrix capsules, EM routing", "accuracy on affine_mnist"),
+    ("affine", "CNN with global average pooling", "accuracy on affine_mnist"),
     ("affine", "CNN", "accuracy on affine_mnist"),
+    ("viewpoints", "Matrix capsules, elevation", "novel error"),
+    ("viewpoints", "CNN, elevation", "novel error"),
     ("digit_pairs", "Capsules, k-means routing", "both right"),
     ("digit_pairs", "CNN with global average pooling", "both right"),
 )
