@@ -2,6 +2,7 @@
 
 from torchcaps.models._base import MODELS, ImageModel, create_model, list_models, register_model
 from torchcaps.models.attention_capsnet import AttentionCapsNet
+from torchcaps.models.branched_capsnet import BranchedCapsNet
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.models.cnn import CNN
 from torchcaps.models.deep_capsnet import DeepCapsNet
@@ -16,6 +17,7 @@ __all__ = [
     "CNN",
     "MODELS",
     "AttentionCapsNet",
+    "BranchedCapsNet",
     "CapsNet",
     "Card",
     "DeepCapsNet",

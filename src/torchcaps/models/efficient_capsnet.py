@@ -56,15 +56,25 @@ class EfficientCapsNet(ImageModel):
     def features(self, images: Tensor) -> Capsules:
         """The primary capsules, [B, 16, 8]."""
         self.check_images(images)
-        poses = self.primary(self.stem(images)).flatten(1).unflatten(1, (16, 8))  # [B, 16, 8]
-        poses = squash(poses, form="exponential")  # [B, 16, 8]
-        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+        return whole_map_capsules(self.primary, self.stem(images))
 
     def forward(self, images: Tensor) -> Capsules:
         return self.head(self.features(images))
 
     def trace(self, images: Tensor) -> Trace:
         return self.head.trace(self.features(images))
+
+
+def whole_map_capsules(conv: nn.Conv2d, maps: Tensor) -> Capsules:
+    """Capsules of 8 from maps [B, C, H, W] by a depthwise convolution that sees all of each map: [B, C / 8, 8].
+
+    As a product and a sum, which is many times faster than a depthwise convolution with a single place.
+    """
+    poses = (maps * conv.weight.squeeze(1)).sum(dim=(2, 3))  # [B, C]
+    if conv.bias is not None:
+        poses = poses + conv.bias
+    poses = squash(poses.unflatten(1, (-1, 8)), form="exponential")  # [B, C / 8, 8]
+    return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
 
 
 def _plain(image_shape: ImageShape) -> tuple[nn.Sequential, tuple[int, int]]:

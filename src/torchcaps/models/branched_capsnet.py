@@ -1,0 +1,145 @@
+"""A network of our own: two small Efficient-CapsNets on common first convolutions, which answer as one.
+
+Each branch gives every class a part of its capsule. The length of the whole is the root of the mean square of the
+lengths of its parts, which never exceed one: it comes near one only where all branches see the class, and near zero
+only where none does. So the margin loss of the whole teaches every branch to be right by itself, and together they err
+less often than one network with as many parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import ShapeError
+from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
+from torchcaps.models._residual import ResidualBlock
+from torchcaps.models.efficient_capsnet import whole_map_capsules
+from torchcaps.nn import CapsLinear, Router, make_router
+from torchcaps.types import Capsules, Trace
+
+# Channels and kernel of the first convolution, which has no padding: what lies at the edge says little.
+WIDTH, KERNEL = 32, 5
+
+
+class Branch(nn.Module):
+    """Residual convolutions at half the resolution, one at a quarter, primary capsules of 8, and class capsules.
+
+    maps [B, 32, H, W] give the part of the class capsules that is this branch's, [B, J, D].
+    """
+
+    def __init__(self, size: tuple[int, int], num_classes: int, *, channels: int, dim: int, routing: Router) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            ResidualBlock(WIDTH, channels, stride=2),
+            ResidualBlock(channels, channels),
+            nn.Conv2d(channels, 2 * channels, 3, 2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * channels),
+            nn.ReLU(),
+        )
+        self.primary = nn.Conv2d(2 * channels, 2 * channels, size, groups=2 * channels)
+        self.head = CapsLinear(
+            channels // 4, num_classes, in_dim=8, out_dim=dim, routing=routing, bias=routing.takes_bias
+        )
+
+    def features(self, maps: Tensor) -> Capsules:
+        """The primary capsules, [B, channels / 4, 8]."""
+        return whole_map_capsules(self.primary, self.stem(maps))
+
+    def forward(self, maps: Tensor) -> Capsules:
+        return self.head(self.features(maps))
+
+    def trace(self, maps: Tensor) -> Trace:
+        """The routing of this branch with every iteration kept."""
+        return self.head.trace(self.features(maps))
+
+
+class BranchedCapsNet(ImageModel):
+    """A convolution and a residual block of 32 channels, and branches whose class capsules are parts of the whole.
+
+    With N branches the pose of a class is their N poses of `dim` side by side, divided by the root of N.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        branches: int = 2,
+        channels: int = 48,
+        dim: int = 8,
+        routing: Router | str | Mapping[str, Any] = "self_attention",
+        decoder: nn.Module | None = None,
+    ) -> None:
+        super().__init__(image_shape, num_classes)
+        if min(image_shape[1:]) < KERNEL:
+            raise ShapeError(f"image_shape: expected height and width of at least {KERNEL}, got {image_shape}")
+        self.trunk = nn.Sequential(
+            nn.Conv2d(image_shape[0], WIDTH, KERNEL, bias=False),
+            nn.BatchNorm2d(WIDTH),
+            nn.ReLU(),
+            ResidualBlock(WIDTH, WIDTH),
+        )
+        height, width = ((conv_size(side, KERNEL, 1) + 3) // 4 for side in image_shape[1:])
+        router = make_router(routing)
+        self.branches = nn.ModuleList(
+            Branch((height, width), num_classes, channels=channels, dim=dim, routing=copy.deepcopy(router))
+            for _ in range(branches)
+        )
+        # The faster layout for these convolutions.
+        for part in (self.trunk, self.branches):
+            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.decoder = decoder
+
+    def forward(self, images: Tensor) -> Capsules:
+        self.check_images(images)
+        maps = self.trunk(images)  # [B, 32, H, W]
+        parts = torch.cat([branch(maps).poses for branch in self.branches], dim=-1)  # [B, J, N D]
+        return _whole(parts / math.sqrt(len(self.branches)))
+
+    def trace(self, images: Tensor) -> Trace:
+        """The routing of all branches side by side; a child votes on the part of a pose that is its branch's."""
+        self.check_images(images)
+        maps = self.trunk(images)  # [B, 32, H, W]
+        return _side_by_side([branch.trace(maps) for branch in self.branches])  # pyright: ignore[reportCallIssue]
+
+
+def _whole(poses: Tensor) -> Capsules:
+    return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+
+
+def _side_by_side(traces: list[Trace]) -> Trace:
+    scale = 1 / math.sqrt(len(traces))
+    batch, _, parents, dim = traces[0].votes.shape
+    votes = [
+        torch.cat([trace.votes if other is trace else trace.votes.new_zeros(trace.votes.shape) for other in traces], -1)
+        for trace in traces
+    ]  # [B, I, J, N D] each
+    poses = _whole(scale * torch.cat([trace.poses for trace in traces], dim=-1))  # [R, B, J, N D]
+    return Trace(
+        algorithm=traces[0].algorithm,
+        votes=scale * torch.cat(votes, dim=1),  # [B, N I, J, N D]
+        logits=torch.cat([trace.logits for trace in traces], dim=2),  # [R, B, N I, J]
+        coupling=torch.cat([trace.coupling for trace in traces], dim=2),  # [R, B, N I, J]
+        poses=poses.poses,
+        activations=poses.activations,
+    )
+
+
+@register_model("branched_capsnet")
+def branched_capsnet(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: Router | str | Mapping[str, Any] = "self_attention",
+    decoder: str | None = "deconv",
+) -> BranchedCapsNet:
+    """Two branches of 12 primary capsules that answer as one; 281,552 parameters without the decoder."""
+    return BranchedCapsNet(
+        image_shape, num_classes, routing=routing, decoder=make_decoder(decoder, num_classes, 16, image_shape)
+    )
