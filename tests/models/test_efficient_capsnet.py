@@ -7,7 +7,9 @@ from torch import nn
 from torchcaps.data import load_data, to_float
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import EfficientCapsNet, create_model
+from torchcaps.models.efficient_capsnet import whole_map_capsules
 from torchcaps.nn import MarginLoss, SelfAttentionRouting
+from torchcaps.ops import squash
 
 
 def parameters(model: nn.Module) -> int:
@@ -41,6 +43,16 @@ def test_always_sixteen_primary_capsules(name: str, shape: tuple[int, int, int])
     assert capsules.poses.shape == (2, 16, 8)
     assert capsules.activations.max() < 1
     assert model.trace(torch.rand(2, *shape)).coupling.shape == (1, 2, 16, 3)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_whole_map_is_a_depthwise_convolution(bias: bool) -> None:
+    torch.manual_seed(0)
+    conv, maps = nn.Conv2d(16, 16, (3, 5), groups=16, bias=bias), torch.rand(2, 16, 3, 5)
+    poses = squash(conv(maps).view(2, 2, 8), form="exponential")
+    capsules = whole_map_capsules(conv, maps)
+    torch.testing.assert_close(capsules.poses, poses)
+    torch.testing.assert_close(capsules.activations, poses.norm(dim=-1))
 
 
 def test_other_routers() -> None:

@@ -21,34 +21,39 @@ from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decod
 from torchcaps.models._residual import ResidualBlock
 from torchcaps.models.efficient_capsnet import whole_map_capsules
 from torchcaps.nn import CapsLinear, Router, make_router
+from torchcaps.nn._counts import check_counts
 from torchcaps.types import Capsules, Trace
 
 # Channels and kernel of the first convolution, which has no padding: what lies at the edge says little.
 WIDTH, KERNEL = 32, 5
+# Channels of a branch at half the resolution; it has twice as many at a quarter, which are its primary capsules of 8.
+CHANNELS = 48
+# How many dimensions a branch adds to the pose of a class.
+DIM = 8
 
 
 class Branch(nn.Module):
-    """Residual convolutions at half the resolution, one at a quarter, primary capsules of 8, and class capsules.
+    """Residual convolutions at half the resolution, one at a quarter, 12 primary capsules of 8, class capsules of 8.
 
-    maps [B, 32, H, W] give the part of the class capsules that is this branch's, [B, J, D].
+    maps [B, 32, H, W] give this branch's part of the class capsules, [B, J, 8].
     """
 
-    def __init__(self, size: tuple[int, int], num_classes: int, *, channels: int, dim: int, routing: Router) -> None:
+    def __init__(self, size: tuple[int, int], num_classes: int, routing: Router) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            ResidualBlock(WIDTH, channels, stride=2),
-            ResidualBlock(channels, channels),
-            nn.Conv2d(channels, 2 * channels, 3, 2, padding=1, bias=False),
-            nn.BatchNorm2d(2 * channels),
+            ResidualBlock(WIDTH, CHANNELS, stride=2),
+            ResidualBlock(CHANNELS, CHANNELS),
+            nn.Conv2d(CHANNELS, 2 * CHANNELS, 3, 2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * CHANNELS),
             nn.ReLU(),
         )
-        self.primary = nn.Conv2d(2 * channels, 2 * channels, size, groups=2 * channels)
+        self.primary = nn.Conv2d(2 * CHANNELS, 2 * CHANNELS, size, groups=2 * CHANNELS)
         self.head = CapsLinear(
-            channels // 4, num_classes, in_dim=8, out_dim=dim, routing=routing, bias=routing.takes_bias
+            CHANNELS // 4, num_classes, in_dim=8, out_dim=DIM, routing=routing, bias=routing.takes_bias
         )
 
     def features(self, maps: Tensor) -> Capsules:
-        """The primary capsules, [B, channels / 4, 8]."""
+        """The primary capsules, [B, 12, 8]."""
         return whole_map_capsules(self.primary, self.stem(maps))
 
     def forward(self, maps: Tensor) -> Capsules:
@@ -62,7 +67,7 @@ class Branch(nn.Module):
 class BranchedCapsNet(ImageModel):
     """A convolution and a residual block of 32 channels, and branches whose class capsules are parts of the whole.
 
-    With N branches the pose of a class is their N poses of `dim` side by side, divided by the root of N.
+    The pose of a class is that of all N branches side by side, divided by the root of N: [B, J, 8 N].
     """
 
     def __init__(
@@ -71,8 +76,6 @@ class BranchedCapsNet(ImageModel):
         num_classes: int,
         *,
         branches: int = 2,
-        channels: int = 48,
-        dim: int = 8,
         routing: Router | str | Mapping[str, Any] = "self_attention",
         decoder: nn.Module | None = None,
     ) -> None:
@@ -85,11 +88,10 @@ class BranchedCapsNet(ImageModel):
             nn.ReLU(),
             ResidualBlock(WIDTH, WIDTH),
         )
-        height, width = ((conv_size(side, KERNEL, 1) + 3) // 4 for side in image_shape[1:])
+        height, width = (math.ceil(conv_size(side, KERNEL, 1) / 4) for side in image_shape[1:])
         router = make_router(routing)
         self.branches = nn.ModuleList(
-            Branch((height, width), num_classes, channels=channels, dim=dim, routing=copy.deepcopy(router))
-            for _ in range(branches)
+            Branch((height, width), num_classes, copy.deepcopy(router)) for _ in range(branches)
         )
         # The faster layout for these convolutions.
         for part in (self.trunk, self.branches):
@@ -99,8 +101,9 @@ class BranchedCapsNet(ImageModel):
     def forward(self, images: Tensor) -> Capsules:
         self.check_images(images)
         maps = self.trunk(images)  # [B, 32, H, W]
-        parts = torch.cat([branch(maps).poses for branch in self.branches], dim=-1)  # [B, J, N D]
-        return _whole(parts / math.sqrt(len(self.branches)))
+        parts = torch.cat([branch(maps).poses for branch in self.branches], dim=-1)  # [B, J, 8 N]
+        poses = parts / math.sqrt(len(self.branches))  # [B, J, 8 N]
+        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
 
     def trace(self, images: Tensor) -> Trace:
         """The routing of all branches side by side; a child votes on the part of a pose that is its branch's."""
@@ -109,25 +112,22 @@ class BranchedCapsNet(ImageModel):
         return _side_by_side([branch.trace(maps) for branch in self.branches])  # pyright: ignore[reportCallIssue]
 
 
-def _whole(poses: Tensor) -> Capsules:
-    return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
-
-
 def _side_by_side(traces: list[Trace]) -> Trace:
-    scale = 1 / math.sqrt(len(traces))
-    batch, _, parents, dim = traces[0].votes.shape
+    share = 1 / math.sqrt(len(traces))
     votes = [
-        torch.cat([trace.votes if other is trace else trace.votes.new_zeros(trace.votes.shape) for other in traces], -1)
-        for trace in traces
-    ]  # [B, I, J, N D] each
-    poses = _whole(scale * torch.cat([trace.poses for trace in traces], dim=-1))  # [R, B, J, N D]
+        torch.cat(
+            [trace.votes if place == number else torch.zeros_like(trace.votes) for place in range(len(traces))], -1
+        )
+        for number, trace in enumerate(traces)
+    ]  # N times [B, I, J, N D]
+    poses = share * torch.cat([trace.poses for trace in traces], dim=-1)  # [R, B, J, N D]
     return Trace(
         algorithm=traces[0].algorithm,
-        votes=scale * torch.cat(votes, dim=1),  # [B, N I, J, N D]
+        votes=share * torch.cat(votes, dim=1),  # [B, N I, J, N D]
         logits=torch.cat([trace.logits for trace in traces], dim=2),  # [R, B, N I, J]
         coupling=torch.cat([trace.coupling for trace in traces], dim=2),  # [R, B, N I, J]
-        poses=poses.poses,
-        activations=poses.activations,
+        poses=poses,
+        activations=torch.linalg.vector_norm(poses, dim=-1),  # [R, B, J]
     )
 
 
@@ -136,10 +136,19 @@ def branched_capsnet(
     image_shape: ImageShape,
     num_classes: int,
     *,
+    branches: int = 2,
     routing: Router | str | Mapping[str, Any] = "self_attention",
     decoder: str | None = "deconv",
 ) -> BranchedCapsNet:
-    """Two branches of 12 primary capsules that answer as one; 281,552 parameters without the decoder."""
+    """Two branches of 12 primary capsules each that answer as one; 281,552 parameters without the decoder.
+
+    `branches` may be another number of them: with one it is a plain network, to compare with.
+    """
+    check_counts(branches=branches)
     return BranchedCapsNet(
-        image_shape, num_classes, routing=routing, decoder=make_decoder(decoder, num_classes, 16, image_shape)
+        image_shape,
+        num_classes,
+        branches=branches,
+        routing=routing,
+        decoder=make_decoder(decoder, num_classes, DIM * branches, image_shape),
     )
