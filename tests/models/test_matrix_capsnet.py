@@ -3,9 +3,10 @@ from typing import Any
 import pytest
 import torch
 
-from torchcaps.errors import ShapeError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import MatrixCapsNet, create_model
-from torchcaps.nn import EMRouting, SpreadLoss
+from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
+from torchcaps.types import Capsules
 
 
 def count(name: str, **options) -> int:
@@ -16,6 +17,31 @@ def test_parameter_counts():
     assert count("matrix_capsnet") == 317_194
     assert count("matrix_capsnet_small") == 68_754
     assert count("cnn_smallnorb") == 4_253_349
+
+
+def test_poses_that_are_vectors():
+    matrices, vectors = (
+        create_model("matrix_capsnet_small", (1, 17, 17), 3, pose=kind) for kind in ("matrix", "vector")
+    )
+    for few, many in zip(matrices.modules(), vectors.modules(), strict=True):
+        if isinstance(few, CapsConv2d | ClassCaps):
+            assert few.weight.shape[2:] == (4, 4)
+            assert many.weight.shape == (*few.weight.shape[:2], 16, 16)
+    images = torch.rand(2, 1, 17, 17)
+    capsules = vectors.eval()(images)
+    assert capsules.poses.shape == (2, 3, 16)
+    # Sixteen numbers may be mixed freely: other than of a matrix, no row of the pose is kept apart from the others.
+    pose = torch.zeros(1, 3, 3, 16, 16)
+    pose[..., 0] = 1
+    children = Capsules(pose, torch.ones(1, 3, 3, 16))
+    rows = [model.get_submodule("upper")(children).poses[0, 0, 0, :, 4:] for model in (matrices, vectors)]
+    assert rows[0].count_nonzero() == 0
+    assert rows[1].count_nonzero() > 0
+
+
+def test_poses_of_an_unknown_kind():
+    with pytest.raises(ConfigError, match=r"^pose: expected one of matrix, vector, got 'vectors'$"):
+        create_model("matrix_capsnet_small", (1, 17, 17), 3, pose="vectors")
 
 
 @pytest.mark.parametrize("shape", [(1, 17, 17), (2, 32, 32), (3, 20, 33)])

@@ -12,7 +12,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, register_model
 from torchcaps.nn import CapsConv2d, ClassCaps, PrimaryMatrixCaps2d, Router, Standardise, make_router
 from torchcaps.ops import receptive_centres
-from torchcaps.ops.conv import Competition
+from torchcaps.ops.conv import Competition, PoseKind
 from torchcaps.types import Capsules, Trace
 
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
@@ -25,10 +25,11 @@ class MatrixCapsNet(ImageModel):
 
     `widths` are the paper's A, B, C, D: channels of the convolution, then capsule types of the three layers. Each layer
     gets a copy of `routing`, the class layer its own one where `class_routing` is given: the released code takes a
-    quarter of the inverse temperature there. `coordinates` turns coordinate addition on or off. `light` is the random
-    brightness and contrast that standardised images get in training, see `Standardise`. Where a routing does not look
-    at the activations of children but at the lengths of their votes, the primary poses are made as long as they are
-    active.
+    quarter of the inverse temperature there. With `pose="vector"` a pose is sixteen numbers that vote through 16x16
+    matrices, sixteen times as many weights (the paper's table 1); EM then has no fast twin. `coordinates` turns
+    coordinate addition on or off. `light` is the random brightness and contrast that standardised images get in
+    training, see `Standardise`. Where a routing does not look at the activations of children but at the lengths of
+    their votes, the primary poses are made as long as they are active.
     """
 
     loss = "spread"
@@ -42,6 +43,7 @@ class MatrixCapsNet(ImageModel):
         routing: Routing = "em",
         class_routing: Routing | None = None,
         competition: Competition = "global",
+        pose: PoseKind = "matrix",
         coordinates: bool = True,
         light: Mapping[str, float] | None = None,
     ) -> None:
@@ -53,11 +55,12 @@ class MatrixCapsNet(ImageModel):
         router = make_router(routing)
         self.stem = nn.Sequential(Standardise(**light or {}), nn.Conv2d(image_shape[0], channels, *CONVS[0]), nn.ReLU())
         self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1])
-        self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), competition=competition)
-        self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), competition=competition)
+        kind: dict[str, Any] = {"competition": competition, "pose": pose}
+        self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), **kind)
+        self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), **kind)
         centres = (rows, columns) if coordinates else None
         last = copy.deepcopy(router) if class_routing is None else make_router(class_routing)
-        self.head = ClassCaps(upper, num_classes, routing=last, centres=centres)
+        self.head = ClassCaps(upper, num_classes, pose=pose, routing=last, centres=centres)
 
     def features(self, images: Tensor) -> Capsules:
         """The capsules below the classes, a grid [B, H, W, D, 16]."""
@@ -82,6 +85,7 @@ def matrix_capsnet(
     routing: Routing = "em",
     class_routing: Routing | None = None,
     competition: Competition = "global",
+    pose: PoseKind = "matrix",
     coordinates: bool = True,
     light: Mapping[str, float] | None = None,
 ) -> MatrixCapsNet:
@@ -93,6 +97,7 @@ def matrix_capsnet(
         routing=routing,
         class_routing=class_routing,
         competition=competition,
+        pose=pose,
         coordinates=coordinates,
         light=light,
     )
@@ -106,6 +111,7 @@ def matrix_capsnet_small(
     routing: Routing = "em",
     class_routing: Routing | None = None,
     competition: Competition = "global",
+    pose: PoseKind = "matrix",
     coordinates: bool = True,
     light: Mapping[str, float] | None = None,
 ) -> MatrixCapsNet:
@@ -117,6 +123,7 @@ def matrix_capsnet_small(
         routing=routing,
         class_routing=class_routing,
         competition=competition,
+        pose=pose,
         coordinates=coordinates,
         light=light,
     )

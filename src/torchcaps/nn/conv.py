@@ -13,7 +13,7 @@ from torchcaps.nn._counts import check_counts
 from torchcaps.nn.routers import Router, make_router
 from torchcaps.ops import Window
 from torchcaps.ops._dispatch import Backend, check_backend
-from torchcaps.ops.conv import Competition, PoseKind, Size
+from torchcaps.ops.conv import Competition, PoseKind, Size, check_pose
 from torchcaps.types import Capsules, Trace
 
 
@@ -31,6 +31,7 @@ def check_grid(children: Capsules, types: int, size: int) -> None:
 
 def vote_shape(pose: PoseKind, in_dim: int, out_dim: int) -> tuple[int, int]:
     """The last two axes of a weight: a square matrix that multiplies pose matrices, or [P, D] for vectors."""
+    check_pose(pose)
     if pose == "vector":
         return in_dim, out_dim
     side = round(in_dim**0.5)

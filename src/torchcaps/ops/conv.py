@@ -20,6 +20,12 @@ PoseKind = Literal["matrix", "vector"]
 Size = tuple[int, int]
 
 
+def check_pose(pose: str) -> None:
+    """Raise unless it is a kind of pose."""
+    if pose not in get_args(PoseKind):
+        raise ConfigError(f"pose: expected one of {', '.join(get_args(PoseKind))}, got '{pose}'")
+
+
 @dataclass(frozen=True, eq=False)
 class Window:
     """A kernel that moves over a grid of children; at each of its positions stand the same J parents.
@@ -42,8 +48,7 @@ class Window:
     offsets: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.pose not in get_args(PoseKind):
-            raise ConfigError(f"pose: expected one of {', '.join(get_args(PoseKind))}, got '{self.pose}'")
+        check_pose(self.pose)
         if self.stride < 1:
             raise ConfigError(f"stride: expected a count of at least 1, got {self.stride}")
         if min(self.kernel) < 1:
