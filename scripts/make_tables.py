@@ -35,6 +35,7 @@ HEAD = (
 )
 # What the README shows of the reproductions: the network, and what is measured of it.
 HEADLINES = (
+    ("mnist_efficient", "Branched CapsNet, 282 K parameters", "error"),
     ("mnist_efficient", "Residual CapsNet, 252 K parameters", "error"),
     ("mnist_efficient", "Residual CapsNet, 252 K parameters, all 60,000 images", "error"),
     ("mnist_capsnet", "CapsNet, 3 iterations, reconstruction", "error"),
