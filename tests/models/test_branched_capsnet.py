@@ -42,6 +42,16 @@ def test_a_class_is_as_long_as_its_parts_together() -> None:
     assert not torch.allclose(parts[0].activations, parts[1].activations, rtol=1e-3)
 
 
+def test_activations_that_are_not_lengths() -> None:
+    torch.manual_seed(0)
+    model, images = branched(num_classes=3, routing="em"), torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        whole, maps = model(images), model.trunk(images)
+        squares = torch.stack([branch(maps).activations for branch in model.branches]).square()  # [2, B, J]
+    torch.testing.assert_close(whole.activations, squares.mean(dim=0).sqrt())
+    assert whole.activations.max() <= 1
+
+
 def test_the_trace_is_that_of_all_branches() -> None:
     torch.manual_seed(0)
     model, images = branched(num_classes=3, routing={"name": "dynamic", "iters": 2}), torch.rand(2, 1, 28, 28)

@@ -2,15 +2,14 @@
 
 Each branch gives every class a part of its capsule. The length of the whole is the root of the mean square of the
 lengths of its parts, which never exceed one: it comes near one only where all branches see the class, and near zero
-only where none does. So the margin loss of the whole teaches every branch to be right by itself, and together they err
-less often than one network with as many parameters.
+only where none does. So the margin loss of the whole teaches every branch to be right by itself.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -101,15 +100,21 @@ class BranchedCapsNet(ImageModel):
     def forward(self, images: Tensor) -> Capsules:
         self.check_images(images)
         maps = self.trunk(images)  # [B, 32, H, W]
-        parts = torch.cat([branch(maps).poses for branch in self.branches], dim=-1)  # [B, J, 8 N]
-        poses = parts / math.sqrt(len(self.branches))  # [B, J, 8 N]
-        return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+        return _whole([branch(maps) for branch in self.branches])
 
     def trace(self, images: Tensor) -> Trace:
         """The routing of all branches side by side; a child votes on the part of a pose that is its branch's."""
         self.check_images(images)
         maps = self.trunk(images)  # [B, 32, H, W]
         return _side_by_side([branch.trace(maps) for branch in self.branches])  # pyright: ignore[reportCallIssue]
+
+
+def _whole(parts: Sequence[Capsules | Trace]) -> Capsules:
+    share = 1 / math.sqrt(len(parts))
+    poses = share * torch.cat([part.poses for part in parts], dim=-1)  # [..., J, 8 N]
+    # The length of that pose, where the activations of the branches are lengths.
+    activations = share * torch.linalg.vector_norm(torch.stack([part.activations for part in parts]), dim=0)
+    return Capsules(poses, activations)
 
 
 def _side_by_side(traces: list[Trace]) -> Trace:
@@ -120,14 +125,14 @@ def _side_by_side(traces: list[Trace]) -> Trace:
         )
         for number, trace in enumerate(traces)
     ]  # N times [B, I, J, N D]
-    poses = share * torch.cat([trace.poses for trace in traces], dim=-1)  # [R, B, J, N D]
+    poses, activations = _whole(traces)  # [R, B, J, N D], [R, B, J]
     return Trace(
         algorithm=traces[0].algorithm,
         votes=share * torch.cat(votes, dim=1),  # [B, N I, J, N D]
         logits=torch.cat([trace.logits for trace in traces], dim=2),  # [R, B, N I, J]
         coupling=torch.cat([trace.coupling for trace in traces], dim=2),  # [R, B, N I, J]
         poses=poses,
-        activations=torch.linalg.vector_norm(poses, dim=-1),  # [R, B, J]
+        activations=activations,
     )
 
 
