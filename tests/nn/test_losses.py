@@ -179,3 +179,10 @@ def test_likelihood_of_several_classes_is_the_mean_over_them() -> None:
     caps = Capsules(torch.zeros(1, 3, 2), torch.tensor([[0.5, 0.25, 0.25]]))
     loss = LikelihoodLoss()(caps, torch.tensor([[1.0, 1.0, 0.0]]))
     torch.testing.assert_close(loss, -torch.tensor([0.5, 0.25]).log().mean())
+
+
+def test_likelihood_is_that_of_a_share() -> None:
+    activations = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.2, 0.2]])
+    caps = Capsules(torch.zeros(2, 3, 16), activations)
+    expected = -(math.log(0.1 / 1.5) + math.log(1 / 3)) / 2
+    assert LikelihoodLoss()(caps, torch.tensor([1, 0])).item() == pytest.approx(expected)

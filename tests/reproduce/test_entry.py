@@ -9,6 +9,7 @@ from torchcaps.models import create_model
 from torchcaps.reproduce import FIGURES, MEASURES, list_reproductions, load_reproduction, plan, run_name
 from torchcaps.train import load_recipe
 from torchcaps.train.module import make_loss
+from torchcaps.types import Capsules
 
 from .entries import write_entry
 
@@ -35,11 +36,12 @@ def test_every_reproduction_can_be_started(name):
     assert len(plan(entry)) == sum(network.seeds for network in entry.networks)
     for _, recipe, folder in plan(entry):
         shape, classes = SHAPES[recipe.data.name]
+        shape = recipe.data.augment.output_shape(shape)
         with torch.device("meta"):
-            model = create_model(
-                recipe.model.name, recipe.data.augment.output_shape(shape), classes, **recipe.model.options
-            )
-        make_loss(recipe.loss, model)
+            model = create_model(recipe.model.name, shape, classes, **recipe.model.options)
+            sizes = model(torch.zeros(2, *shape)).poses.shape  # [B, J, D]
+        capsules = Capsules(torch.rand(sizes), torch.rand(sizes[:2]))
+        assert make_loss(recipe.loss, model)(capsules, torch.tensor([0, 1])).isfinite()
         assert set(recipe.data.options) <= set(DATASETS[recipe.data.name].options)
         assert folder.startswith(f"{recipe.name}-")
 

@@ -85,10 +85,10 @@ class CrossEntropyLoss(nn.Module):
 
 @LOSSES.register("likelihood")
 class LikelihoodLoss(nn.Module):
-    """Minus the logarithm of the true class's activation, for activations that sum to one over the classes.
+    """Minus the logarithm of the true class's share of all activations: cross-entropy for capsules.
 
-    -log a_label, mean over the batch: cross-entropy where the class capsules have poses of any size and their
-    activations are a softmax. Where several classes are there, it is the mean over them.
+    -log(a_label / sum_k a_k), mean over the batch, where the class capsules have poses of any size; their activations
+    may be a softmax or not. Where several classes are there, it is the mean over them.
 
     >>> import torch
     >>> caps = Capsules(torch.zeros(1, 2, 16), torch.full((1, 2), 0.5))
@@ -100,7 +100,9 @@ class LikelihoodLoss(nn.Module):
         activations = capsules.activations  # [B, J]
         there = presence(labels, activations)  # [B, J]
         # Down to the smallest number the gradient of the logarithm is finite, and a softmax before it takes it back.
-        logs = activations.clamp(min=torch.finfo(activations.dtype).tiny).log()  # [B, J]
+        tiny = torch.finfo(activations.dtype).tiny
+        total = activations.sum(dim=-1, keepdim=True).clamp(min=tiny)  # [B, 1]
+        logs = activations.clamp(min=tiny).log() - total.log()  # [B, J]
         return -(there * logs).sum(dim=-1).div(there.sum(dim=-1).clamp(min=1)).mean()
 
 
