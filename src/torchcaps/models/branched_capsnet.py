@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from torchcaps.errors import ShapeError
 from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
@@ -118,17 +119,13 @@ def _whole(parts: Sequence[Capsules | Trace]) -> Capsules:
 
 
 def _side_by_side(traces: list[Trace]) -> Trace:
-    share = 1 / math.sqrt(len(traces))
-    votes = [
-        torch.cat(
-            [trace.votes if place == number else torch.zeros_like(trace.votes) for place in range(len(traces))], -1
-        )
-        for number, trace in enumerate(traces)
-    ]  # N times [B, I, J, N D]
+    # Zeros before and behind, where the parts of the other branches are.
+    room = [(DIM * number, DIM * (len(traces) - 1 - number)) for number in range(len(traces))]
+    votes = torch.cat([F.pad(trace.votes, sides) for trace, sides in zip(traces, room, strict=True)], dim=1)
     poses, activations = _whole(traces)  # [R, B, J, N D], [R, B, J]
     return Trace(
         algorithm=traces[0].algorithm,
-        votes=share * torch.cat(votes, dim=1),  # [B, N I, J, N D]
+        votes=votes / math.sqrt(len(traces)),  # [B, N I, J, N D]
         logits=torch.cat([trace.logits for trace in traces], dim=2),  # [R, B, N I, J]
         coupling=torch.cat([trace.coupling for trace in traces], dim=2),  # [R, B, N I, J]
         poses=poses,

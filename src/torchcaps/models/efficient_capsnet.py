@@ -68,7 +68,7 @@ class EfficientCapsNet(ImageModel):
 def whole_map_capsules(conv: nn.Conv2d, maps: Tensor) -> Capsules:
     """Capsules of 8 from maps [B, C, H, W] by a depthwise convolution that sees all of each map: [B, C / 8, 8].
 
-    As a product and a sum, which is many times faster than a depthwise convolution with a single place.
+    As a product and a sum, which takes less time than a depthwise convolution with a single place.
     """
     poses = (maps * conv.weight.squeeze(1)).sum(dim=(2, 3))  # [B, C]
     if conv.bias is not None:
