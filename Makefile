@@ -1,19 +1,54 @@
-# Two commands matter: `make demo` shows what torchcaps does, `make test` says whether the tree is green.
+# `make demo` trains a network and writes a report; `make test` runs all checks; `make docs` builds the site.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs clean chromium
+# The tests that `make sanitize` runs.
+SANITIZED ?= tests/ops/test_native.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
+  tests/ops/kmeans/test_cpu.py tests/ops/attention/test_cpu.py tests/ops/self_attention/test_cpu.py \
+  tests/ops/self_routing/test_cpu.py
+# The C++ sources, as clang-format checks them.
+CSRC := $(wildcard csrc/*.cpp csrc/*/*)
+
+.PHONY: demo test js golden sanitize chaos docs clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
 
-# One thread for each of the two workers: with two of each they would wait for one another.
+# One thread per worker: with two threads each, two workers would compete for the cores.
 test: $(VENV)/ready chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CSRC)
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pydoclint --quiet src
+	$(MAKE) js
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# Format, lint and types of the playground's JavaScript; skipped with a message where Node.js or the npm registry is missing.
+js: $(VENV)/ready
+	$(BIN)/python scripts/check_js.py
+
+# Hashes of every kernel, layer and of a short training of every model, against those stored in tests/golden.
+golden: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/golden -m 'slow or not slow'
+
+# The kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, on a library of its own in build/sanitize. The
+# sanitizer is loaded before Python, together with the C++ library, whose exceptions it intercepts. Python frees nothing
+# at exit, so leaks are not reported. Errors are written to build/sanitize/report.*, since pytest captures the output.
+sanitize: $(VENV)/ready
+	rm -f build/sanitize/report.*
+	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
+	  -DTORCHCAPS_OUTPUT=$(CURDIR)/build/sanitize/torchcaps
+	cmake --build build/sanitize
+	TORCHCAPS_LIBRARY=$(CURDIR)/build/sanitize/torchcaps \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize/report UBSAN_OPTIONS=print_stacktrace=1 \
+	  OMP_NUM_THREADS=1 $(BIN)/pytest -p no:cacheprovider $(SANITIZED) || { cat build/sanitize/report.* 2>/dev/null; exit 1; }
+
+# Break trainings in every way a machine can and compare what they end with: ten minutes.
+chaos: $(VENV)/ready
+	$(BIN)/python scripts/chaos
 
 # The browser that the tests of the playground look through: Debian's, where it is missing and may be installed. Without
 # it they are skipped, so that nothing here makes the tests fail.
@@ -29,8 +64,8 @@ docs: $(VENV)/ready
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "docs/_build/index.html"
 
-# The environment is made anew whenever what it is made of changes.
-$(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
+# The environment is rebuilt when one of its inputs changes.
+$(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(CSRC)
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs,play]'
 	touch $@

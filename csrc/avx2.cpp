@@ -1,4 +1,5 @@
-#define ISA avx2
+// All kernels for one instruction set; CMakeLists.txt sets the compiler flags of this file.
+#define INSTRUCTION_SET avx2
 #define VECTOR_BYTES 32
-#include "stages.inl"
-#include "em.inl"
+#include "dense/kernels.inl"
+#include "em/kernels.inl"

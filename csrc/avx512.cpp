@@ -1,4 +1,5 @@
-#define ISA avx512
+// All kernels for one instruction set; CMakeLists.txt sets the compiler flags of this file.
+#define INSTRUCTION_SET avx512
 #define VECTOR_BYTES 64
-#include "stages.inl"
-#include "em.inl"
+#include "dense/kernels.inl"
+#include "em/kernels.inl"

@@ -1,4 +1,5 @@
-#define ISA portable
+// All kernels for one instruction set; CMakeLists.txt sets the compiler flags of this file.
+#define INSTRUCTION_SET portable
 #define VECTOR_BYTES 16
-#include "stages.inl"
-#include "em.inl"
+#include "dense/kernels.inl"
+#include "em/kernels.inl"

@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`."""
+"""Configuration of the documentation, built by `make docs`."""
 
 import re
 from importlib.metadata import version as installed
@@ -7,7 +7,18 @@ from typing import Any
 project = "torchcaps"
 project_copyright = "the torchcaps contributors"
 version = release = installed("torchcaps")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+# Without a description of their own, so that fields of a dataclass are not described twice.
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Shape"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "signature"
@@ -17,18 +28,21 @@ html_theme = "furo"
 html_title = "torchcaps"
 
 
-def plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain sentences with `code` and formulas: nothing else in them is markup; examples stay."""
+def escape_markup(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Escape docstrings: only `code` is markup, and examples and the names of arguments stay as they are."""
     example = False
     for number, line in enumerate(lines):
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
         if not example:
-            parts = re.split(r"(`[^`]+`)", line)
-            lines[number] = "".join(
+            argument = re.match(r"\s+\*{0,2}\w+: ", line)
+            start = argument[0] if argument else ""
+            parts = re.split(r"(`[^`]+`)", line.removeprefix(start))
+            lines[number] = start + "".join(
                 f"`{part}`" if part.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", part) for part in parts
             )
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", plain_text)
+    """Connect the handlers; Sphinx calls this function."""
+    # Before napoleon, which turns sections into markup.
+    app.connect("autodoc-process-docstring", escape_markup, priority=400)

@@ -36,4 +36,4 @@ for step in range(trace.iters):
 
 x, y = trace.poses[-1, 0, 1].tolist()
 lean = torch.rad2deg(torch.atan2(torch.tensor(y), torch.tensor(x)))
-print(f"\nBoth parts join the boat, which leans by {lean:.1f} degrees: between what they said, 15 and 20.")
+print(f"\nBoth parts join the boat, which leans by {lean:.1f} degrees: between their votes, 15 and 20.")

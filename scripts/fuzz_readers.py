@@ -1,10 +1,10 @@
-"""Feed damaged files to every reader for a while: only a DataError, or success, is right.
+"""Feed damaged files to every reader: success and DataError are the only allowed results.
 
     python scripts/fuzz_readers.py --seconds 300
 
-Small valid files of each format are cut, flipped, repeated, spliced and overwritten with numbers that break things. A
-reader that raises anything else, or takes more memory than a small file can need, is a finding: its input is written to
-the folder that --keep names, where `tests/data/test_fuzz.py` finds it from then on.
+Small valid files of each format are truncated, flipped, repeated, spliced and overwritten with extreme numbers. Any
+other exception, more than 5 seconds, or more memory than a small file needs is a finding. Its input is written to
+the folder of --keep, and `tests/scripts/test_fuzz_readers.py` replays it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import hashlib
 import io
 import pickle
 import random
+import struct
 import sys
 import tempfile
 import time
 import tracemalloc
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -42,21 +44,21 @@ from formats import (  # noqa: E402
     zip_of,
 )
 from torchcaps.data import DATASETS  # noqa: E402
-from torchcaps.data._archives import unpack  # noqa: E402
-from torchcaps.data._cifar_files import read_binary, read_python  # noqa: E402
-from torchcaps.data._files import DataFile  # noqa: E402
-from torchcaps.data._matrix import read_matrix  # noqa: E402
+from torchcaps.data._sources import DataFile  # noqa: E402
 from torchcaps.data.affnist import check_affnist  # noqa: E402
-from torchcaps.data.idx import read_idx  # noqa: E402
-from torchcaps.data.image_files import probe_image, read_image  # noqa: E402
 from torchcaps.data.kmnist import check_npz  # noqa: E402
+from torchcaps.data.readers.archives import unpack  # noqa: E402
+from torchcaps.data.readers.cifar import read_binary, read_python  # noqa: E402
+from torchcaps.data.readers.idx import read_idx  # noqa: E402
+from torchcaps.data.readers.image_files import FORMATS, probe_image, read_image  # noqa: E402
+from torchcaps.data.readers.norb_matrix import read_matrix  # noqa: E402
 from torchcaps.data.svhn import check_svhn  # noqa: E402
 from torchcaps.errors import DataError  # noqa: E402
 
 KEPT = TESTS / "data" / "found_by_fuzzing"
-# What a file of a few kB may cost: the interpreter's own work, and a picture of 80 million pixels never.
-MOST_MEMORY = 64_000_000
-_FILE = DataFile("train-images.imgs", most=50_000_000)
+# Limit for a file of a few kB, beside the pixels of an image, which Pillow allocates outside of Python.
+MAX_MEMORY = 64_000_000
+_FILE = DataFile("train-images.imgs", max_bytes=50_000_000)
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
@@ -71,13 +73,13 @@ def _unpack(path: Path) -> None:
 
 
 def _inside_npz(path: Path) -> None:
-    """Damage that no checksum of the zip file around it would notice."""
+    """Damage inside the zip file, which its checksum would otherwise reveal."""
     path.write_bytes(zip_of({"arr_0.npy": path.read_bytes()}))
     check_npz(path, _FILE)
 
 
 def _folder(path: Path) -> None:
-    """The damaged picture among good ones."""
+    """One damaged image among valid ones."""
     with tempfile.TemporaryDirectory() as place:
         for name in ("cat", "dog"):
             (Path(place) / name).mkdir()
@@ -98,12 +100,13 @@ READERS: dict[str, Callable[[Path], object]] = {
     "npy": _inside_npz,
     "archive": _unpack,
     "image": _image,
+    "unlisted_image": _image,
     "folder": _folder,
 }
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """Small valid files for each reader."""
+    """Return small valid files for each reader."""
     colour = pixels(9, 7, 3)
     members = {"a/b": bytes(range(256)), "c": b"some words", "d/e": b"more"}
     svhn = {"X": pixels(32, 32, 3, 2), "y": np.array([[10], [3]], np.uint8)}
@@ -128,13 +131,37 @@ def seeds() -> dict[str, list[bytes]]:
         "npz": [npz(pixels(3, 4, 5))],
         "npy": [zipfile.ZipFile(io.BytesIO(npz(pixels(3, 4, 5)))).read("arr_0.npy")],
         "archive": [zip_of(members), tar_of(members), gzip.decompress(tar_of(members))],
-        "image": [picture(colour, kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")],
+        "image": images(FORMATS, ("RGB", "L", "P", "RGBA", "CMYK", "1", "I;16")),
+        "unlisted_image": unlisted_images(),
         "folder": [picture(colour)],
     }
 
 
+def images(kinds: Iterable[str], modes: Iterable[str]) -> list[bytes]:
+    """Return an image in each of these formats and modes that Pillow writes."""
+    found = []
+    for kind in kinds:
+        for mode in modes:
+            content = io.BytesIO()
+            # Not every format has every mode, and some need a program or library that is missing.
+            try:
+                Image.fromarray(pixels(9, 7, 3)).convert(mode).save(content, kind)
+            except Exception:
+                continue
+            found.append(content.getvalue())
+    return found
+
+
+def unlisted_images() -> list[bytes]:
+    """Return images in the formats that must not be opened, also in some that Pillow only reads."""
+    Image.init()
+    photoshop = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 9, 7, 8, 3) + bytes(300)
+    fits = b"".join(f"{key:8}= {value:>20}".encode().ljust(80) for key, value in (("SIMPLE", "T"), ("BITPIX", 8)))
+    return [photoshop, fits.ljust(5760), *images(sorted(set(Image.SAVE) - {*FORMATS, "DIB", "MPO"}), ("RGB", "1"))]
+
+
 def damage(content: bytes, draw: random.Random, others: list[bytes]) -> bytes:
-    """The content with one to four random changes."""
+    """Return the content with one to four random changes."""
     data = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 4))):
         at = draw.randrange(len(data) + 1) if draw.random() < 0.5 else min(len(data), draw.randrange(256))
@@ -160,7 +187,7 @@ def damage(content: bytes, draw: random.Random, others: list[bytes]) -> bytes:
 
 
 def run_reader(name: str, content: bytes, place: Path) -> str | None:
-    """What is wrong with how a reader takes this content; None if all is well."""
+    """Return what a reader does wrong with this content, or None."""
     path = place / "file.png"
     path.write_bytes(content)
     tracemalloc.start()
@@ -170,17 +197,17 @@ def run_reader(name: str, content: bytes, place: Path) -> str | None:
             READERS[name](path)
     except DataError as error:
         if "file.png" not in str(error) and name != "folder":
-            return f"a message that does not name the file: {error}"
+            return f"a message without the path of the file: {error}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    return f"{peak:,} bytes of memory for {len(content):,}" if peak > MOST_MEMORY else None
+    return f"{peak:,} bytes of memory for {len(content):,}" if peak > MAX_MEMORY else None
 
 
 def fuzz(seconds: float, seed: int, keep: Path | None = None) -> tuple[dict[str, int], list[str]]:
-    """Runs of each reader, and what was found."""
+    """Return the number of runs of each reader, and the findings."""
     draw, corpus = random.Random(seed), seeds()
     everything = [content for contents in corpus.values() for content in contents]
     runs, found = dict.fromkeys(READERS, 0), []
@@ -206,7 +233,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, default=KEPT, help="where to write inputs that break a reader")
+    parser.add_argument("--keep", type=Path, default=KEPT, help="folder for inputs that break a reader")
     args = parser.parse_args()
     counts, findings = fuzz(args.seconds, args.seed, args.keep)
     print(", ".join(f"{name} {count:,}" for name, count in counts.items()))

@@ -1,11 +1,11 @@
-"""Ask a playground on this machine as many people at once would, and say what became of their requests.
+"""Measure a playground on this machine under the load of many clients.
 
-    python scripts/load_playground.py RUN                    # starts a playground of its own
+    python scripts/load_playground.py RUN                    # starts a playground
     python scripts/load_playground.py --url http://127.0.0.1:8017/ --clients 50 --seconds 60
 
-Every client asks one thing after the other, as a page does. Lost is whatever was not answered with 200. `alone_ms`
-is what each kind of question takes when a single client asks, in milliseconds, the median of several; `cpu_ms` is how
-long the playground computes for it, which does not depend on what else the machine does.
+Every client sends one request after the other, as a page does. A request is lost if its status is not 200. `alone_ms`
+is the latency of each request with a single client in milliseconds, the median of several; `cpu_ms` is the processor
+time of the server for it, which does not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from urllib.parse import urlsplit
 import httpx
 
 MOST_CLIENTS, MOST_SECONDS = 200, 600
-# How often each kind of question is asked alone.
+# Number of times that each request is sent alone.
 TIMES = 15
 SAMPLE = {"source": {"sample": 3}}
 POSE = {"label": 3, "pose": [0.1] * 16}
-# As many as may be asked about.
+# The largest number of points.
 POINTS = [[math.sin(number), math.cos(7 * number)] for number in range(400)]
-# What a page asks: files, a stroke of a drawing, sliders, steps.
-ASKED: list[tuple[str, dict[str, Any] | None]] = [
+# The requests of a page: files, a stroke of a drawing, sliders, steps.
+REQUESTS: list[tuple[str, dict[str, Any] | None]] = [
     ("", None),
     ("app.js", None),
     ("api/info", None),
-    ("api/draw/look", SAMPLE),
-    ("api/draw/look", {"source": {"drawing": {"width": 2, "height": 2, "pixels": "/wD/AA=="}}}),
+    ("api/draw/predict", SAMPLE),
+    ("api/draw/predict", {"source": {"drawing": {"width": 2, "height": 2, "pixels": "/wD/AA=="}}}),
     ("api/draw/samples", {"count": 20}),
-    ("api/pose/look", SAMPLE),
+    ("api/pose/capsule", SAMPLE),
     ("api/pose/decode", POSE),
     ("api/pose/grid", POSE),
-    ("api/pose/move", SAMPLE),
+    ("api/pose/transform", SAMPLE),
     ("api/routing/trace", {**SAMPLE, "routers": ["own", "em"]}),
     ("api/toy/scene", {"name": "both"}),
     ("api/toy/route", {"parts": [{"kind": "triangle", "x": 0, "y": 0, "angle": 0, "size": 1}], "upside_down": True}),
@@ -55,7 +55,7 @@ ASKED: list[tuple[str, dict[str, Any] | None]] = [
 
 @dataclass
 class Load:
-    """What was asked and what came back."""
+    """The requests of a measurement and their results."""
 
     clients: int
     seconds: float = 0.0
@@ -79,7 +79,7 @@ class Load:
 
 
 async def load(url: str, clients: int, seconds: float) -> Load:
-    """Let so many clients ask for so long; only a playground on this very machine."""
+    """Send requests with a number of clients for a time; only to a playground on this machine."""
     if urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1"):
         raise SystemExit(f"--url: expected an address on this machine, got {url}")
     if not (1 <= clients <= MOST_CLIENTS and 0 < seconds <= MOST_SECONDS):
@@ -87,18 +87,18 @@ async def load(url: str, clients: int, seconds: float) -> Load:
     done = Load(clients)
     started = time.monotonic()
     async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=clients)) as client:
-        await asyncio.gather(*[_ask(client, number, started + seconds, done) for number in range(clients)])
+        await asyncio.gather(*[_run_client(client, number, started + seconds, done) for number in range(clients)])
     done.seconds = time.monotonic() - started
     return done
 
 
-async def _ask(client: httpx.AsyncClient, number: int, until: float, done: Load) -> None:
-    # Each begins at another place, so that all kinds are under way at once.
-    questions = itertools.islice(itertools.cycle(ASKED), number % len(ASKED), None)
-    asked = 0
-    while not asked or time.monotonic() < until:
-        path, body = next(questions)
-        asked += 1
+async def _run_client(client: httpx.AsyncClient, number: int, until: float, done: Load) -> None:
+    # Each client starts with another request, so that all kinds are in progress at once.
+    requests = itertools.islice(itertools.cycle(REQUESTS), number % len(REQUESTS), None)
+    sent = 0
+    while not sent or time.monotonic() < until:
+        path, body = next(requests)
+        sent += 1
         before = time.monotonic()
         try:
             answer = await _send(client, path, body)
@@ -113,15 +113,15 @@ async def _ask(client: httpx.AsyncClient, number: int, until: float, done: Load)
 
 
 async def alone(url: str, pid: int | None = None) -> tuple[dict[str, float], dict[str, float]]:
-    """How long each kind of question takes a single client, and the process that answers, in milliseconds.
+    """Latency of each request with a single client, and processor time of the server, in milliseconds.
 
-    Medians of several; nothing of the process where the system does not say.
+    Both are medians of several; the second is empty where the system has no such numbers.
     """
     spent: dict[str, list[float]] = {}
     computed: dict[str, list[float]] = {}
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        # One round more, to begin warm.
-        for number, (path, body) in itertools.product(range(TIMES + 1), ASKED):
+        # The first round warms up.
+        for number, (path, body) in itertools.product(range(TIMES + 1), REQUESTS):
             before, used = time.perf_counter(), cpu_ms(pid)
             answer = await _send(client, path, body)
             if answer.status_code != 200:
@@ -144,7 +144,7 @@ async def _send(client: httpx.AsyncClient, path: str, body: dict[str, Any] | Non
 
 
 def memory_mb(pid: int) -> float | None:
-    """What a process holds in memory; None where the system does not say."""
+    """Memory of a process; None where the system has no such number."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -153,7 +153,7 @@ def memory_mb(pid: int) -> float | None:
 
 
 def cpu_ms(pid: int | None) -> float | None:
-    """How long all threads of a process have computed so far; None where the system does not say."""
+    """Processor time of all threads of a process; None where the system has no such number."""
     try:
         threads = [(task / "schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
@@ -162,10 +162,10 @@ def cpu_ms(pid: int | None) -> float | None:
 
 
 def main() -> int:
-    """Read the words, load, print one JSON document; 1 where a request was lost."""
+    """Measure, and print one JSON document; 1 if a request was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", nargs="?", help="the run that a playground is started with")
-    parser.add_argument("--url", help="a playground that is running already")
+    parser.add_argument("run", nargs="?", help="run of the playground to start")
+    parser.add_argument("--url", help="address of a running playground")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     args = parser.parse_args()
@@ -186,7 +186,7 @@ def _with_server(args: argparse.Namespace) -> dict[str, Any]:
             text += line
         url = json.loads(text)["url"]
         try:
-            # Once around, so that memory is compared warm.
+            # Once one_axis_sweep, so that memory is compared warm.
             asyncio.run(load(url, args.clients, min(5.0, args.seconds)))
             before = memory_mb(server.pid)
             half = asyncio.run(load(url, args.clients, args.seconds / 2))

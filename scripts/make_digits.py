@@ -19,8 +19,8 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from torchcaps.data._split import draw_per_class, others  # noqa: E402
-from torchcaps.data.mnist import MNIST, read_part  # noqa: E402
+from torchcaps.data._split import complement, sample_per_class  # noqa: E402
+from torchcaps.data.mnist import MNIST, read_idx_pair  # noqa: E402
 
 SEED = 2017
 TARGET = ROOT / "src" / "torchcaps" / "data" / "digits.idx.xz"
@@ -28,15 +28,15 @@ TARGET = ROOT / "src" / "torchcaps" / "data" / "digits.idx.xz"
 
 def choose(train_labels: Tensor, test_labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Places in MNIST of the digits for training and validation (of its training set) and for testing."""
-    both = draw_per_class(train_labels, [500] * 10, SEED)  # [5000]
-    inner = draw_per_class(train_labels[both], [50] * 10, SEED + 1)  # [500]
-    return both[others(inner, len(both))], both[inner], draw_per_class(test_labels, [100] * 10, SEED + 2)
+    both = sample_per_class(train_labels, [500] * 10, SEED)  # [5000]
+    inner = sample_per_class(train_labels[both], [50] * 10, SEED + 1)  # [500]
+    return both[complement(inner, len(both))], both[inner], sample_per_class(test_labels, [100] * 10, SEED + 2)
 
 
 def embed(folder: Path) -> bytes:
     """The chosen labels and images of the MNIST in `folder`, as two idx files, one after the other."""
-    train_images, train_labels, _ = read_part(MNIST, "train", [folder])
-    test_images, test_labels, _ = read_part(MNIST, "test", [folder])
+    train_images, train_labels, _ = read_idx_pair(MNIST, "train", [folder])
+    test_images, test_labels, _ = read_idx_pair(MNIST, "test", [folder])
     train, val, test = choose(train_labels, test_labels)
     images = torch.cat([train_images[train], train_images[val], test_images[test]])  # [6000, 28, 28]
     labels = torch.cat([train_labels[train], train_labels[val], test_labels[test]])  # [6000]

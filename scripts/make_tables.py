@@ -1,7 +1,7 @@
-"""Write the tables of README and docs anew from results/ and benchmarks/results/: `python scripts/make_tables.py`.
+"""Generate the tables of README and docs from results/ and benchmarks/results/: `python scripts/make_tables.py`.
 
-Folders of comparisons (`torchcaps compare`) and of reproductions (`torchcaps reproduce`) may be named: what is in them
-is entered into results/ first.
+Arguments are folders of comparisons (`torchcaps compare`) and reproductions (`torchcaps reproduce`), whose results are
+copied to results/ first.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-import statistics
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,188 +19,189 @@ import matplotlib
 import torch
 
 from torchcaps import viz
-from torchcaps.bench import compare_markdown, read_result, summary
-from torchcaps.bench.compare_table import number
+from torchcaps.bench import read_result, summary
+from torchcaps.experiments import (
+    Comparison,
+    ReproductionResult,
+    compare_markdown,
+    format_statistic,
+    list_reproductions,
+    load_reproduction,
+    read_json,
+    reproduction_markdown,
+    summarize,
+    write_json,
+)
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
-from torchcaps.reproduce import list_reproductions, load_reproduction
-from torchcaps.reproduce import markdown as reproduction_markdown
-from torchcaps.reproduce.table import machine_words
 
 ROOT = Path(__file__).resolve().parent.parent
-# What in results/ is not the runs of a recipe.
+# Prefixes of files in results/ that are not runs of a recipe.
 OTHERS = ("compare-", "reproduce-")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
 )
-# What the README shows of the reproductions: the network, and what is measured of it.
+# Rows of the reproductions in the README: reproduction, network, column.
 HEADLINES = (
-    ("mnist_efficient", "Branched CapsNet, 282 K parameters", "error"),
-    ("mnist_efficient", "Residual CapsNet, 252 K parameters", "error"),
-    ("mnist_efficient", "Residual CapsNet, 252 K parameters, all 60,000 images", "error"),
+    ("mnist_efficient", "Branched CapsNet", "error"),
+    ("mnist_efficient", "Residual CapsNet", "error"),
+    ("mnist_efficient", "Residual CapsNet, all 60,000 images", "error"),
     ("mnist_capsnet", "CapsNet, 3 iterations, reconstruction", "error"),
-    ("multimnist", "Residual CapsNet, self-attention, reconstruction", "both right"),
-    ("multimnist", "CNN", "both right"),
+    ("multimnist", "Residual CapsNet, self-attention, reconstruction", "both correct"),
+    ("multimnist", "CNN", "both correct"),
     ("smallnorb", "Matrix capsules, 68 K parameters", "error"),
     ("affine", "Matrix capsules, EM routing", "accuracy on affine_mnist"),
     ("affine", "CNN with global average pooling", "accuracy on affine_mnist"),
     ("affine", "CNN", "accuracy on affine_mnist"),
     ("viewpoints", "Matrix capsules, elevation", "novel error"),
     ("viewpoints", "CNN, elevation", "novel error"),
-    ("digit_pairs", "Capsules, k-means routing", "both right"),
-    ("digit_pairs", "CNN with global average pooling", "both right"),
+    ("digit_pairs", "Capsules, k-means routing", "both correct"),
+    ("digit_pairs", "CNN with global average pooling", "both correct"),
 )
 
 
 def row(table: dict[str, Any]) -> str:
-    """One recipe as a line of the table: the mean over its runs, with the deviation where there are several."""
+    """Return the line of one recipe: mean and standard deviation over its runs."""
     runs = table["runs"]
-    accuracies = [100 * run["results"]["test_accuracy"] for run in runs]
-    accuracy = f"{statistics.mean(accuracies):.2f} %"
-    if len(runs) > 1:
-        accuracy = f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f} %"
-    minutes = statistics.mean(run["seconds"] for run in runs) / 60
+    machine = runs[0]["machine"]
+    accuracy = format_statistic(summarize(run["results"]["test_accuracy"] for run in runs), 2, 100)
     cells = (
         f"`{table['recipe']}`",
         f"`{table['model']}`",
         f"{runs[0]['parameters']:,}",
         str(runs[0]["epochs"]),
-        accuracy,
+        f"{accuracy} %",
         str(len(runs)),
-        f"{minutes:.1f}",
-        machine_words(runs[0]),
+        f"{sum(run['seconds'] for run in runs) / len(runs) / 60:.1f}",
+        f"{machine['cores']} core{'s' * (machine['cores'] != 1)}, {machine['processor']}",
     )
     return f"| {' | '.join(cells)} |"
 
 
 def results(folder: Path = ROOT / "results") -> str:
-    """What the recipes gave, in Markdown, ordered by recipe."""
+    """Return the results of the recipes in Markdown, ordered by recipe."""
     files = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith(OTHERS)]
     return "\n".join([*HEAD, *(row(json.loads(file.read_text())) for file in files)])
 
 
 def headlines(folder: Path = ROOT / "results") -> str:
-    """Some numbers of the reproductions beside the papers', in Markdown; what is not measured yet is left out."""
+    """Return selected numbers of the reproductions beside the papers' in Markdown, as far as they are measured."""
     table = [
-        "| what | network | in per cent | paper | ours | parameters | minutes |",
+        "| experiment | network | per cent | paper | ours | parameters with decoder | minutes |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for name, label, column in HEADLINES:
         file, entry = folder / f"reproduce-{name}.json", load_reproduction(name)
         paper = {network.label: network.paper.get(column) for network in entry.networks}[label]
-        rows = json.loads(file.read_text())["rows"] if file.exists() else []
-        for found in rows:
-            if found["label"] == label and column in found["measured"]:
+        rows = read_json(ReproductionResult, file).rows if file.exists() else []
+        for network in rows:
+            if network.label == label and network.columns.get(column) is not None:
                 cells = (
                     entry.title,
                     label,
                     column,
                     "" if paper is None else f"{paper:g}",
-                    number(found["measured"][column], 2),
-                    f"{found['parameters']:,}",
-                    number(found["seconds"], 0, 1 / 60),
+                    format_statistic(network.columns[column], 2),
+                    f"{network.parameters:,}",
+                    format_statistic(network.seconds, 0, 1 / 60),
                 )
                 table.append(f"| {' | '.join(cells)} |")
     return "\n".join(table)
 
 
 def comparison(folder: Path = ROOT / "results") -> str:
-    """What the comparisons of routers gave, in Markdown, each with its picture."""
+    """Return the comparisons of routers in Markdown, each with its figure."""
     parts = []
     for file in sorted(folder.glob("compare-*.json")):
-        picture = f"![What was measured of each router](images/{file.stem}.svg)"
-        result = json.loads(file.read_text())
-        parts.append(f"## {result['comparison']}\n\n{compare_markdown(result)}\n\n{picture}\n")
-    return "\n".join(parts) or "No comparison has been recorded yet."
+        result = read_json(Comparison, file)
+        figure = f"![Accuracy, cost and routing statistics of each router](images/{file.stem}.svg)"
+        parts.append(f"## {result.name}\n\n{compare_markdown(result)}\n\n{figure}\n")
+    return "\n".join(parts) or "No comparison is recorded yet."
 
 
 def reproductions(folder: Path = ROOT / "results") -> str:
-    """Every reproduction in Markdown, paper and ours side by side, whether it was run or not."""
+    """Return all reproductions in Markdown, also those without results."""
     parts = []
     for name in list_reproductions():
         file = folder / f"reproduce-{name}.json"
-        result = json.loads(file.read_text()) if file.exists() else None
+        result = read_json(ReproductionResult, file) if file.exists() else None
         parts.append(reproduction_markdown(load_reproduction(name), result))
     return "\n".join(parts)
 
 
-def enter(source: Path, folder: Path = ROOT / "results", pictures: Path = ROOT / "docs" / "images") -> list[Path]:
-    """Put what a folder holds into results/, and its pictures into the docs; the files that it went into."""
-    files = [enter_reproduction(file, folder, pictures) for file in sorted(source.glob("reproduction-*.json"))]
+def record(source: Path, folder: Path = ROOT / "results", figures: Path = ROOT / "docs" / "images") -> list[Path]:
+    """Copy the results in a folder to results/, and the figures to the docs; return the written results."""
+    files = [record_reproduction(file, folder, figures) for file in sorted(source.glob("reproduction-*.json"))]
     if (source / "compare.json").exists():
-        files.append(enter_comparison(source / "compare.json", folder, pictures))
+        files.append(record_comparison(source / "compare.json", folder, figures))
     if not files:
-        raise ValueError(f"{source}: expected compare.json or reproduction-NAME.json, got a folder without them")
+        raise ValueError(f"source: expected a folder with compare.json or reproduction-NAME.json, got '{source}'")
     return files
 
 
-def enter_comparison(source: Path, folder: Path, pictures: Path) -> Path:
-    """Enter a finished comparison and draw its picture."""
-    text = source.read_text()
-    result = json.loads(text)
-    if result["status"] != "finished":
-        raise ValueError(f"{source}: expected a finished comparison, got one that is {result['status']}; run it again")
-    file = folder / f"compare-{result['comparison']}.json"
-    file.write_text(text)
-    # Without a date and with fixed identifiers the same result gives the same picture.
+def record_comparison(source: Path, folder: Path, figures: Path) -> Path:
+    """Record a finished comparison and draw its figure."""
+    result = read_json(Comparison, source)
+    if result.status != "finished":
+        raise ValueError(f"{source}: expected a finished comparison, got status '{result.status}'")
+    file = folder / f"compare-{result.name}.json"
+    write_json(file, result)
+    # Without a date and with fixed identifiers, equal results give equal files.
     with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
-        viz.comparison(result["rows"]).savefig(pictures / f"{file.stem}.svg", metadata={"Date": None})
+        rows = asdict(result)["rows"]
+        viz.comparison(rows).savefig(figures / f"{file.stem}.svg", metadata={"Date": None})
     return file
 
 
-def enter_reproduction(source: Path, folder: Path, pictures: Path) -> Path:
-    """Enter a reproduction, as far as it has been run, beside what is recorded of it already, and copy its pictures."""
-    new = json.loads(source.read_text())
-    if new["changes"]:
-        raise ValueError(f"{source}: expected the recipes as they are, got changed ones ({', '.join(new['changes'])})")
-    file = folder / f"reproduce-{new['reproduction']}.json"
-    result = merged(json.loads(file.read_text()), new) if file.exists() else new
-    # A picture that lacks a network of the table does not take the place of one that has it.
-    lacking = result["rows"] != new["rows"]
-    for name, picture in new["pictures"].items():
-        target = pictures / f"{file.stem}-{name}.png"
-        if not (lacking and target.exists()):
-            shutil.copyfile(source.parent / picture, target)
-    file.write_text(json.dumps(result, indent=1) + "\n")
+def record_reproduction(source: Path, folder: Path, figures: Path) -> Path:
+    """Record a reproduction, merged with the recorded one, and copy its figures."""
+    new = read_json(ReproductionResult, source)
+    if new.changes:
+        raise ValueError(f"{source}: expected unchanged recipes, got changes ({', '.join(new.changes)})")
+    file = folder / f"reproduce-{new.name}.json"
+    result = merge(read_json(ReproductionResult, file), new) if file.exists() else new
+    # A figure without a network of the table does not replace one with it.
+    incomplete = result.rows != new.rows
+    for name, figure in new.figures.items():
+        target = figures / f"{file.stem}-{name}.png"
+        if not (incomplete and target.exists()):
+            shutil.copyfile(source.parent / figure.file, target)
+    write_json(file, result)
     return file
 
 
-def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A reproduction with what is new in it, and the networks and pictures that only the old one has.
+def merge(old: ReproductionResult, new: ReproductionResult) -> ReproductionResult:
+    """Return the new result, with the rows and figures that only the old one has.
 
-    Networks may have been trained on several machines, or on one that has forgotten its runs.
+    Networks may have been trained on several machines.
     """
-
-    def done(row: dict[str, Any]) -> bool:
-        return any(run["status"] == "finished" for run in row["runs"])
-
-    there = {row["label"]: row for row in old["rows"]}
-    rows = [row if done(row) else there.get(row["label"], row) for row in new["rows"]]
-    status = "finished" if all(map(done, rows)) else new["status"]
-    return {**new, "rows": rows, "status": status, "pictures": {**old["pictures"], **new["pictures"]}}
+    recorded = {network.label: network for network in old.rows}
+    rows = [network if network.finished else recorded.get(network.label, network) for network in new.rows]
+    status = "finished" if all(network.finished for network in rows) else new.status
+    return replace(new, rows=rows, status=status, figures={**old.figures, **new.figures})
 
 
 def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
-    """The routing layer at the size of the paper, in Markdown."""
+    """Return the benchmark of the DigitCaps layer in Markdown."""
     head, *lines = summary(read_result(file))
     rule = ["---", *("---:" for _ in head[1:])]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
 def models() -> str:
-    """Every network of the registry with its size, in Markdown."""
-    lines = ["| name | parameters | what it is |", "|---|---:|---|"]
+    """Return all models with their sizes in Markdown."""
+    lines = ["| name | parameters | description |", "|---|---:|---|"]
     for name in list_models():
         with torch.device("meta"):
             model = create_model(name)
         count = sum(parameter.numel() for parameter in model.parameters())
-        what = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
-        lines.append(f"| `{name}` | {count:,} | {what} |")
+        summary = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
+        lines.append(f"| `{name}` | {count:,} | {summary} |")
     return "\n".join(lines)
 
 
 def shipped() -> str:
-    """The cards of the weights that come along, in Markdown: a table, then what each is not good for."""
+    """Return the pretrained weights in Markdown: a table, then the limits of each."""
     cards = [pretrained_card(name) for name in list_pretrained()]
     if not cards:
         return "None yet."
@@ -223,8 +224,8 @@ def shipped() -> str:
     for card in cards:
         only = " For research only." if card.research_only else ""
         commit = f"Commit {card.commit}" if card.commit else "Commit unknown"
-        born = f"{commit}, seed {card.seed}, torch {card.versions['torch']}, {card.machine['processor']}."
-        lines += ["", f"- `{card.name}`: {' '.join(card.limits)}{only} {born}"]
+        provenance = f"{commit}, seed {card.seed}, torch {card.versions['torch']}, {card.machine['processor']}."
+        lines += ["", f"- `{card.name}`: {' '.join(card.limits)}{only} {provenance}"]
     return "\n".join(lines)
 
 
@@ -237,19 +238,19 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 
 def update(text: str, page: str = "README.md") -> str:
-    """The text of a page with each table between its two marks."""
+    """Return the text of a page with each table replaced between its two marks."""
     for name, make in PAGES[page].items():
         begin, end = f"<!-- {name}: made by scripts/make_tables.py -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
+        before, opened, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise ValueError(f"{page}: expected the marks '{begin}' and '{end}', got text without them")
+        if not opened or not closed:
+            raise ValueError(f"{page}: expected the marks '{begin}' and '{end}', got none")
         text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
 
 if __name__ == "__main__":
     for source in sys.argv[1:]:
-        print(*enter(Path(source)), sep="\n")
+        print(*record(Path(source)), sep="\n")
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

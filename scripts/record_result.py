@@ -1,6 +1,6 @@
-"""Put what a finished run gave into results/: `python scripts/record_result.py RUN...`, one file per recipe.
+"""Record finished runs in results/: `python scripts/record_result.py RUN...`, one file per recipe.
 
-Runs of one recipe with several seeds stand in one file, ordered by seed; a run replaces an earlier one of its seed.
+A file contains the runs of one recipe, ordered by seed. A run replaces an earlier one with the same seed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from torchcaps._files import write_text
 from torchcaps.errors import CheckpointError
 from torchcaps.train import Run
 
@@ -18,19 +19,18 @@ KEPT = ("seed", "parameters", "seconds", "results", "machine", "versions", "comm
 
 
 def record(run: Run, results: Path = RESULTS) -> Path:
-    """Enter one run; the file that it went into."""
+    """Record one run; return the written file."""
     if run.status != "finished":
         raise CheckpointError(f"run: expected a finished run, got '{run.path}' (status '{run.status}')")
     recipe = run.recipe
     file = results / f"{recipe.name}.json"
-    # Whether and when it was prolonged belongs to what a run is.
-    entry = {name: run.record[name] for name in (*KEPT, "prolonged") if name in run.record}
+    entry = {name: run.record[name] for name in (*KEPT, "extended") if name in run.record}
     entry["epochs"] = recipe.trainer.epochs
     table: dict[str, Any] = {"recipe": recipe.name, "model": recipe.model.name, "data": recipe.data.name, "runs": []}
     if file.exists():
         table["runs"] = [old for old in json.loads(file.read_text())["runs"] if old["seed"] != recipe.seed]
     table["runs"] = sorted([*table["runs"], entry], key=lambda each: each["seed"])
-    file.write_text(json.dumps(table, indent=2) + "\n")
+    write_text(file, json.dumps(table, indent=2) + "\n")
     return file
 
 

@@ -15,24 +15,23 @@ from typing import Any
 
 import torch
 
+from torchcaps.config import dump
 from torchcaps.data import DATASETS
 from torchcaps.errors import CheckpointError, ConfigError
-from torchcaps.eval import Evaluation, evaluate
-from torchcaps.eval.shipped import embedded_data
-from torchcaps.models import pretrained
-from torchcaps.models._weights import load_weights, save_weights
-from torchcaps.models.pretrained import Card, pretrained_card
+from torchcaps.evaluation import Evaluation, evaluate
+from torchcaps.evaluation.pretrained_data import embedded_data
+from torchcaps.models import load_weights, pretrained, save_weights
+from torchcaps.models.pretrained import ModelCard, pretrained_card
 from torchcaps.train import Run
-from torchcaps.train._tables import dump
 
 # How far the stored weights may be from what the run reached.
 TOLERANCE = 0.001
-# So many of the test images are asked about in every run of the tests.
+# Number of test images that the fast tests evaluate.
 QUICK = 1000
 RESTRICTED = ("research", "non-commercial")
 
 
-def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = None, half: bool = False) -> Card:
+def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = None, half: bool = False) -> ModelCard:
     """Write NAME.safetensors and NAME.toml from a finished run; the card."""
     _check(run, name, limits)
     model = run.load_model()
@@ -53,7 +52,7 @@ def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = No
     licence = DATASETS[run.recipe.data.name].licence if licence is None else licence
     table = _table(run, tested, limits, licence)
     weights, file = (pretrained.FOLDER / f"{name}.{ending}" for ending in ("safetensors", "toml"))
-    embedded = embedded_data(Card(name, weights, **table))
+    embedded = embedded_data(ModelCard(name, weights, **table))
     if embedded is not None:
         table["embedded_accuracy"] = evaluate(model, embedded).accuracy
     save_weights(state, weights)
@@ -76,7 +75,7 @@ def _check(run: Run, name: str, limits: Sequence[str]) -> None:
 
 def _table(run: Run, tested: Evaluation, limits: Sequence[str], licence: str) -> dict[str, Any]:
     record, recipe = run.record, run.recipe
-    quick = tested.right[:QUICK]
+    quick = tested.correct[:QUICK]
     return {
         "model": recipe.model.name,
         "image_shape": tuple(record["image_shape"]),

@@ -1,6 +1,6 @@
-"""Writers of the formats that data sets are distributed in, for small files to test the readers with.
+"""Writers of the file formats of data sets, for tests of the readers.
 
-They share no code with the readers, and are themselves held to numpy, scipy and Python's own pickles by tests.
+They share no code with the readers; tests compare them with numpy, scipy and pickle.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _matrix(name: str, value: Any, order: str) -> bytes:
         content = _element(_MAT_TYPES[code], value.astype(f"{order}{code}").tobytes(order="F"), order)
     flags = struct.pack(f"{order}2I", number, 0)
     axes = struct.pack(f"{order}{len(sizes)}i", *sizes)
-    parts = _element(6, flags, order) + _element(5, axes, order) + _element(1, name.encode(), order) + content
-    return struct.pack(f"{order}2I", 14, len(parts)) + parts
+    content = _element(6, flags, order) + _element(5, axes, order) + _element(1, name.encode(), order) + content
+    return struct.pack(f"{order}2I", 14, len(content)) + content
 
 
 def zip_of(members: Mapping[str, bytes]) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from torchcaps.config import dump
 from torchcaps.models import create_model
 from torchcaps.models._weights import save_weights
 from torchcaps.train import load_recipe
-from torchcaps.train._tables import dump
 
 
 def card_table(**changes: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from torchcaps import errors
 
-CHILDREN = ["CheckpointError", "ConfigError", "DataError", "ShapeError", "UnknownNameError"]
+CHILDREN = ["CheckpointError", "ConfigError", "DataError", "ShapeError", "UnknownNameError", "WriteError"]
 
 
 @pytest.mark.parametrize("name", CHILDREN)

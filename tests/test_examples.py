@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +15,16 @@ EXAMPLES = sorted(FOLDER.glob("*.py"))
 
 
 def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES} >= {"layer_in_your_network", "own_router", "watch_routing"}
+    assert {path.stem for path in EXAMPLES} >= {"layer_in_your_network", "own_kernel", "own_router", "watch_routing"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs_and_says_something(path: Path, tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert len(lines) <= 60
+    assert len(lines) <= 90
+    compiler = os.environ.get("CXX", "c++")
+    if path.with_suffix(".cpp").exists() and shutil.which(compiler) is None:
+        pytest.skip(f"the example compiles a kernel, and there is no C++ compiler '{compiler}'")
     assert lines[0].startswith('"""'), "an example begins by saying what it shows"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

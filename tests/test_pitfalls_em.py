@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps import ops
-from torchcaps.data import DATASETS, Dataset, ImageData
+from torchcaps.data import DATASETS, DatasetEntry, ImageDataset, InMemoryDataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MatrixCapsNet, create_model
 from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
-from torchcaps.ops.em import cpu
+from torchcaps.ops import _native
 from torchcaps.ops.em.schedules import SCHEDULES
-from torchcaps.train import load_recipe, start
+from torchcaps.train import fit, load_recipe
 from torchcaps.types import Capsules
 
-missing = cpu.why_missing()
+missing = _native.missing_reason()
 both_backends = pytest.mark.parametrize(
     "backend", ["reference", pytest.param("cpu", marks=pytest.mark.skipif(missing is not None, reason=str(missing)))]
 )
@@ -185,19 +185,19 @@ def test_coordinates_are_added_where_the_child_looks() -> None:
     assert model(images).poses.shape == (4, 3, 16)
 
 
-def tiny(split: str) -> ImageData:
+def tiny(split: str) -> ImageDataset:
     generator = torch.Generator().manual_seed(len(split))
     images = torch.randint(256, (12, 1, 18, 18), dtype=torch.uint8, generator=generator)
-    return ImageData("tiny", split, images, torch.arange(12) % 3, ("a", "b", "c"), "drawn at random")
+    return InMemoryDataset("tiny", split, images, torch.arange(12) % 3, ("a", "b", "c"), "drawn at random")
 
 
 def train(folder: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> None:
-    monkeypatch.setattr(DATASETS, "_items", {**DATASETS._items, "tiny": Dataset("", "", "", tiny)})
+    monkeypatch.setattr(DATASETS, "_items", {**DATASETS._items, "tiny": DatasetEntry("", "", "", tiny)})
     recipe = load_recipe("smallnorb", [
         "data.name=tiny", "data.augment={}", "data.batch_size=4", "loss.options.steps=5", "trainer.epochs=2",
         "trainer.accelerator=cpu", *changes,
     ])  # fmt: skip
-    start(recipe, folder)
+    fit(recipe, folder)
 
 
 def test_the_margin_of_the_spread_loss_grows_with_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_the_margin_of_the_spread_loss_grows_with_the_steps(tmp_path: Path, monk
 
     def watched(self: SpreadLoss, capsules: Capsules, labels: Tensor) -> Tensor:
         if self.training:
-            margins.append(self.margin)
+            margins.append(float(self.margin))
         return forward(self, capsules, labels)
 
     monkeypatch.setattr(SpreadLoss, "forward", watched)
@@ -216,7 +216,5 @@ def test_the_margin_of_the_spread_loss_grows_with_the_steps(tmp_path: Path, monk
 
 
 def test_no_step_is_skipped_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        TorchcapsError, match=r"loss: expected finite numbers, got (nan|inf) at step 2; no step is skipped"
-    ):
+    with pytest.raises(TorchcapsError, match=r"loss: .* got (nan|inf) at step 2\b"):
         train(tmp_path / "run", monkeypatch, "optim.lr=1e30", "optim.warmup=0")

@@ -6,7 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchcaps import data, errors, eval, models, nn, ops, testing, train, viz
+    from torchcaps import (
+        data,
+        diagnostics,
+        errors,
+        evaluation,
+        experiments,
+        models,
+        nn,
+        ops,
+        report,
+        testing,
+        train,
+        viz,
+    )
     from torchcaps.data import list_data, load_data
     from torchcaps.models import create_model, list_models, list_pretrained, pretrained_card, register_model
     from torchcaps.nn import list_routers
@@ -14,7 +27,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("data", "errors", "eval", "models", "nn", "ops", "testing", "train", "viz")
+_MODULES = (
+    "data",
+    "diagnostics",
+    "errors",
+    "evaluation",
+    "experiments",
+    "models",
+    "nn",
+    "ops",
+    "report",
+    "testing",
+    "train",
+    "viz",
+)
 _NAMES = {
     "Capsules": "types",
     "Routed": "types",
@@ -36,8 +62,10 @@ __all__ = [
     "__version__",
     "create_model",
     "data",
+    "diagnostics",
     "errors",
-    "eval",
+    "evaluation",
+    "experiments",
     "list_data",
     "list_models",
     "list_pretrained",
@@ -48,6 +76,7 @@ __all__ = [
     "ops",
     "pretrained_card",
     "register_model",
+    "report",
     "testing",
     "train",
     "viz",

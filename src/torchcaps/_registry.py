@@ -1,4 +1,4 @@
-"""The one registry: models, routings, routers, data sets and decoders are instances of it."""
+"""Registries of models, routers, data sets, decoders, losses and other things that have a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name comes closest: `; did you mean 'x'?`, or the whole list when nothing is close.
+    """Return a hint with the most similar name, or with all names if none is similar.
 
     >>> nearest("capsnett", ["capsnet", "cnn_small"])
     "; did you mean 'capsnet'?"
@@ -27,7 +27,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_options(options: Iterable[str], known: Iterable[str], owner: str) -> None:
-    """Raise on the first option that its owner does not know, naming the nearest one."""
+    """Raise a ConfigError for the first unknown option, with the most similar known one."""
     known = list(known)
     for option in options:
         if option not in known:
@@ -35,7 +35,7 @@ def check_options(options: Iterable[str], known: Iterable[str], owner: str) -> N
 
 
 class Registry(Generic[T]):
-    """Names and the things they stand for.
+    """Mapping from unique names to items, with suggestions for unknown names.
 
     >>> pets = Registry[str]("pet")
     >>> pets.add("cat", "meow")
@@ -48,15 +48,15 @@ class Registry(Generic[T]):
         self._items: dict[str, T] = {}
 
     def add(self, name: str, item: T) -> None:
-        """Enter a new name; a name that is taken is an error."""
+        """Add an item; a name that is already registered is a ConfigError."""
         if name in self._items:
             raise ConfigError(f"{self.kind}: expected a new name, got '{name}' (already registered)")
         self._items[name] = item
 
     def register(self, name: str) -> Callable[[S], S]:
-        """Enter what follows under this name: a decorator."""
+        """Return a decorator that adds an item under this name."""
 
-        # S rather than T: what is entered keeps its own type, so that a class stays more than the base of its kind.
+        # S rather than T: the decorated class keeps its own type.
         def enter(item: S) -> S:
             self.add(name, cast(T, item))
             return item
@@ -64,7 +64,7 @@ class Registry(Generic[T]):
         return enter
 
     def names(self, pattern: str = "*") -> list[str]:
-        """The names that match a shell pattern, in order."""
+        """Return the names that match a shell pattern, in alphabetical order."""
         return sorted(name for name in self._items if fnmatchcase(name, pattern))
 
     def __getitem__(self, name: str) -> T:

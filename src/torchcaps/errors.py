@@ -1,8 +1,8 @@
-"""What torchcaps raises when it is given something it cannot use."""
+"""Errors that torchcaps raises for invalid arguments, data and files."""
 
 
 class TorchcapsError(ValueError):
-    """Any mistake that torchcaps can name; the message says what was expected and what was got."""
+    """Base class of all errors of torchcaps; the message states what was expected and what was given."""
 
 
 class ShapeError(TorchcapsError):
@@ -10,16 +10,20 @@ class ShapeError(TorchcapsError):
 
 
 class UnknownNameError(TorchcapsError):
-    """A name that no registry knows; the message offers the nearest one."""
+    """A name that is not registered; the message suggests a similar one."""
 
 
 class ConfigError(TorchcapsError):
-    """An option or a recipe key that does not exist or has a value it cannot have."""
+    """An option or recipe key that does not exist or has an invalid value."""
 
 
 class DataError(TorchcapsError):
-    """A data file that is missing, damaged or not what it claims to be; the message names the file."""
+    """A data file that is missing, damaged or of the wrong format; the message names the file."""
 
 
 class CheckpointError(TorchcapsError):
     """A run folder, checkpoint or weight file that cannot be used."""
+
+
+class WriteError(TorchcapsError, OSError):
+    """A file that cannot be written: the disk is full, or the folder is read-only."""

@@ -1,34 +1,52 @@
-"""The three things that flow: Capsules between layers, Routed out of a routing, Trace for whoever wants to look."""
+"""Data types of the library: Capsules between layers, Routed as result of a routing, Trace of its iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
 from torchcaps.errors import ShapeError
 
+# Called with (done, total) as work proceeds.
+Progress = Callable[[int, int], None]
+
 
 class Capsules(NamedTuple):
-    """Capsules of a batch: what pose each has, and whether it is there.
+    """Capsules of a batch: a set of them, or a grid of positions with the same types of capsules.
 
-    Either a set, `poses [B, I, P]` and `activations [B, I]`, or a grid of positions with the same capsule types at
-    each, `poses [B, H, W, I, P]` and `activations [B, H, W, I]`. A 4x4 pose is stored flat, P = 16.
+    Args:
+        poses: Pose of each capsule. A 4x4 pose matrix is stored flat, P = 16.
+        activations: Activation of each capsule, in [0, 1].
 
-    >>> import torch
-    >>> grid = Capsules(torch.zeros(2, 6, 6, 32, 8), torch.zeros(2, 6, 6, 32))
-    >>> grid.flatten().poses.shape
-    torch.Size([2, 1152, 8])
+    Shape:
+        poses: [B, I, P] or [B, H, W, I, P]; activations: [B, I] or [B, H, W, I].
+
+    Example:
+        >>> grid = Capsules(torch.zeros(2, 6, 6, 32, 8), torch.zeros(2, 6, 6, 32))
+        >>> grid.flatten().poses.shape
+        torch.Size([2, 1152, 8])
     """
 
     poses: Tensor
     activations: Tensor
 
     def flatten(self) -> Capsules:
-        """The same capsules as one set, position by position: [B, H, W, I, P] becomes [B, H*W*I, P]."""
+        """Flatten a grid to a set, position by position.
+
+        Shape:
+            Returns poses [B, H*W*I, P], activations [B, H*W*I].
+
+        Returns:
+            The same capsules; a set is returned unchanged.
+
+        Raises:
+            ShapeError: If the poses have neither 3 nor 5 axes.
+        """
         if self.poses.dim() == 3:
             return self
         if self.poses.dim() != 5:
@@ -39,7 +57,16 @@ class Capsules(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """What a routing gives: `poses [B, J, D]`, `activations [B, J]`, and the final `coupling [B, I, J]`."""
+    """The result of a routing.
+
+    Args:
+        poses: Poses of the parents.
+        activations: Activations of the parents.
+        coupling: Coupling of the last iteration.
+
+    Shape:
+        poses: [B, J, D]; activations: [B, J]; coupling: [B, I, J].
+    """
 
     poses: Tensor
     activations: Tensor
@@ -47,16 +74,25 @@ class Routed(NamedTuple):
 
     @property
     def capsules(self) -> Capsules:
-        """The parents as capsules, ready for the next layer."""
+        """The parents as capsules."""
         return Capsules(self.poses, self.activations)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Every iteration of a routing, stacked along a first axis R, for pictures and diagnostics.
+    """Every iteration of a routing, stacked along a first axis R.
 
-    `logits` are what the softmax over parents was taken of, so the first entry is uniform unless the routing was
-    started elsewhere. What only some algorithms have (a variance, an order parameter) is in `extras`, by name.
+    Args:
+        algorithm: Name of the routing.
+        votes: Predictions of every child for every parent.
+        logits: Argument of the softmax over the parents.
+        coupling: Share of each child that goes to each parent.
+        poses: Poses of the parents.
+        activations: Activations of the parents.
+        extras: Quantities of a single algorithm, by name (`variance`, `order`, ...).
+
+    Shape:
+        votes: [B, I, J, D]; logits and coupling: [R, B, I, J]; poses: [R, B, J, D]; activations: [R, B, J].
     """
 
     algorithm: str
@@ -69,7 +105,7 @@ class Trace:
 
     @property
     def iters(self) -> int:
-        """How many iterations were kept."""
+        """Number of iterations R."""
         return self.poses.shape[0]
 
     @property
@@ -79,7 +115,14 @@ class Trace:
 
     @staticmethod
     def join(traces: Sequence[Trace]) -> Trace:
-        """One trace of the iterations of several, which follow each other; its votes are the last ones."""
+        """Join the traces of successive iterations.
+
+        Args:
+            traces: Traces in order.
+
+        Returns:
+            One trace of all iterations, with the votes of the last one.
+        """
         last = traces[-1]
         names = ("logits", "coupling", "poses", "activations")
         return replace(
@@ -87,3 +130,16 @@ class Trace:
             **{name: torch.cat([getattr(trace, name) for trace in traces]) for name in names},
             extras={name: torch.cat([trace.extras[name] for trace in traces]) for name in last.extras},
         )
+
+
+def _register_for_saving() -> None:
+    """Let torch.save with weights_only and torch.export.save write and read these classes."""
+    torch.serialization.add_safe_globals([Capsules, Routed, Trace])
+    # A private function: without it models still export, but the exported program cannot be saved.
+    register = getattr(_pytree, "_register_namedtuple", None)
+    if register is not None:
+        for kind in (Capsules, Routed):
+            register(kind, serialized_type_name=f"torchcaps.{kind.__name__}")
+
+
+_register_for_saving()

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
-from torchcaps.bench import CASES, Case, Contender, around
-
-
-def slow_task(point):
-    return {"forward": lambda: time.sleep(0.002), "both": lambda: time.sleep(0.004 * point["batch"])}
+from torchcaps.bench import CASES, Candidate, Case, one_axis_sweep
 
 
 def fast_task(point):
@@ -22,18 +17,18 @@ def broken_task(point):
 
 @pytest.fixture
 def toy(monkeypatch) -> Callable[..., Case]:
-    """A benchmark without work, entered as `toy` until the test is over."""
+    """Register a benchmark without work as `toy`."""
     monkeypatch.setattr(CASES, "_items", dict(CASES._items))
 
     def enter(**changes) -> Case:
-        points = around({"batch": 2, "iters": 3}, batch=(1,), iters=(1,))
+        points = one_axis_sweep({"batch": 2, "iters": 3}, batch=(1,), iters=(1,))
         settings = {
             "title": "A toy",
-            "contenders": (
-                Contender("ours", fast_task),
-                Contender("slow", slow_task, flops=lambda point: 8e6 * point["batch"]),
-                Contender("broken", broken_task),
-                Contender("too large", fast_task, needs=lambda point: 1e18),
+            "candidates": (
+                Candidate("ours", fast_task),
+                Candidate("slow", fast_task, flops=lambda point: 8e6 * point["batch"]),
+                Candidate("broken", broken_task),
+                Candidate("too large", fast_task, memory_needed=lambda point: 1e18),
             ),
             "points": (*points, {"batch": 3, "iters": 4}),
             "quick": points[:1],

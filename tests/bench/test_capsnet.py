@@ -25,7 +25,7 @@ def test_the_usual_network_is_the_same_network():
 def test_flops_of_the_convolutions_are_counted_as_torch_counts_them():
     from torch.utils.flop_counter import FlopCounterMode
 
-    tasks = CASES["capsnet"].contender("its convolutions alone").prepare({"batch": 2})
+    tasks = CASES["capsnet"].candidate("convolutions only").prepare({"batch": 2})
     with FlopCounterMode(display=False) as counter:
         tasks["step"]()
     assert counter.get_total_flops() == conv_flops({"batch": 2})
@@ -38,9 +38,9 @@ def test_a_step_moves_every_parameter():
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("contender", CASES["capsnet"].contenders, ids=lambda contender: contender.name)
-def test_every_contender_steps(contender, monkeypatch):
+@pytest.mark.parametrize("candidate", CASES["capsnet"].candidates, ids=lambda candidate: candidate.name)
+def test_every_candidate_steps(candidate, monkeypatch):
     monkeypatch.setattr("torchcaps.bench.capsnet.SIDE", 8)
-    tasks = contender.prepare({"batch": 1})
+    tasks = candidate.prepare({"batch": 1})
     assert list(tasks) == ["step"]
     tasks["step"]()

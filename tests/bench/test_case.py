@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from torchcaps.bench import CASES, around
+from raising import raises_about
+from torchcaps.bench import CASES, one_axis_sweep
 from torchcaps.errors import UnknownNameError
 
 
-def test_around_starts_at_the_base_and_moves_one_axis_at_a_time():
-    points = around({"batch": 4, "iters": 3}, batch=(2, 4, 8), iters=(1, 3))
+def test_one_axis_sweep():
+    points = one_axis_sweep({"batch": 4, "iters": 3}, batch=(2, 4, 8), iters=(1, 3))
     assert points == (
         {"batch": 4, "iters": 3},
         {"batch": 2, "iters": 3},
@@ -17,17 +18,17 @@ def test_around_starts_at_the_base_and_moves_one_axis_at_a_time():
 
 
 @pytest.mark.parametrize("name", CASES.names())
-def test_every_case_is_whole(name):
+def test_every_case(name):
     case = CASES[name]
-    names = [contender.name for contender in case.contenders]
+    names = [candidate.name for candidate in case.candidates]
     assert len(set(names)) == len(names)
     assert len({tuple(point.items()) for point in case.points}) == len(case.points)
     assert case.quick
     assert all(set(point) == set(case.points[0]) for point in (*case.points, *case.quick))
     assert "batch" in case.points[0]
-    assert all(case.contender(name).name == name for name in names)
+    assert all(case.candidate(name).name == name for name in names)
 
 
-def test_an_unknown_case_names_the_nearest():
-    with pytest.raises(UnknownNameError, match="unknown benchmark 'dinamic'; did you mean 'dynamic'"):
+def test_unknown_case():
+    with raises_about(UnknownNameError, "'dinamic'", "'dynamic'"):
         CASES["dinamic"]

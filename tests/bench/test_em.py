@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchcaps.bench import CASES, em
-from torchcaps.bench.em import LAYER, check_twin, make_children, training_step, vote_bytes
+from torchcaps.bench.em import LAYER, check_kernel, make_children, training_step, vote_bytes
 from torchcaps.models import create_model
 from torchcaps.nn import CapsConv2d, EMRouting
 from torchcaps.types import Capsules
@@ -12,28 +12,28 @@ from torchcaps.types import Capsules
 POINT = {"batch": 2, "types": 2, "parents": 3, "grid": 5, "iters": 2}
 
 
-@pytest.mark.parametrize("contender", CASES["em"].contenders, ids=lambda contender: contender.name)
-def test_every_contender_does_the_same_work(contender):
-    tasks = contender.prepare(POINT)
+@pytest.mark.parametrize("candidate", CASES["em"].candidates, ids=lambda candidate: candidate.name)
+def test_every_candidate_runs(candidate):
+    tasks = candidate.prepare(POINT)
     assert list(tasks) == ["forward", "forward+backward"]
     for call in tasks.values():
         call()
 
 
-def test_the_check_holds_and_finds_a_twin_that_is_wrong(monkeypatch):
-    check_twin()
-    right = EMRouting.convolve
+def test_check_finds_a_wrong_kernel(monkeypatch):
+    check_kernel()
+    right = EMRouting.route_conv
 
     def wrong(self, children, weight, window, *, backend="auto"):
         out = right(self, children, weight, window, backend=backend)
         return out if backend == "reference" else Capsules(1.001 * out.poses, out.activations)
 
-    monkeypatch.setattr(EMRouting, "convolve", wrong)
+    monkeypatch.setattr(EMRouting, "route_conv", wrong)
     with pytest.raises(AssertionError, match="result: expected an error of at most"):
-        check_twin()
+        check_kernel()
 
 
-def test_the_size_of_the_votes():
+def test_vote_bytes():
     layer = CapsConv2d(8, 16, 3, 2)
     children = make_children({**LAYER, "batch": 1})
     window = layer.window(children)
@@ -42,7 +42,7 @@ def test_the_size_of_the_votes():
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_a_training_step_changes_the_weights(backend, monkeypatch):
+def test_training_step(backend, monkeypatch):
     made = []
     monkeypatch.setattr(
         em, "create_model", lambda *args, **options: made.append(create_model(*args, **options)) or made[0]

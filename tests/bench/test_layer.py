@@ -6,7 +6,7 @@ from torchcaps import ops
 from torchcaps.bench._layer import DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 
 
-def test_the_size_of_the_votes():
+def test_vote_bytes():
     votes = ops.vote(torch.zeros(1, 1152, IN_DIM), torch.zeros(1152, 10, IN_DIM, OUT_DIM))
     assert 128 * votes.nbytes == vote_bytes(DIGIT_CAPS)
 

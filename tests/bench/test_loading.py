@@ -11,24 +11,24 @@ from torchcaps.bench.loading import check_batches
 CASE = CASES["loading"]
 
 
-@pytest.mark.parametrize("contender", CASE.contenders, ids=lambda contender: contender.name)
-def test_every_contender_has_one_task_that_can_be_done_again(contender):
-    tasks = contender.prepare({"batch": 4})
+@pytest.mark.parametrize("candidate", CASE.candidates, ids=lambda candidate: candidate.name)
+def test_every_candidate_repeats(candidate):
+    tasks = candidate.prepare({"batch": 4})
     assert list(tasks) == ["batch"]
     tasks["batch"]()
     tasks["batch"]()
 
 
 def test_what_is_timed_is_a_new_batch_each_time():
-    for contender in CASE.contenders[:3]:
-        task: Any = contender.prepare({"batch": 4})["batch"]
+    for candidate in CASE.candidates[:3]:
+        task: Any = candidate.prepare({"batch": 4})["batch"]
         first, second = task(), task()
         assert first[0].shape[0] == 4
         assert not torch.equal(first[0], second[0])
 
 
 def test_passes_follow_each_other():
-    task: Any = CASE.contenders[0].prepare({"batch": 1000})["batch"]
+    task: Any = CASE.candidates[0].prepare({"batch": 1000})["batch"]
     assert all(len(task()[1]) == 1000 for _ in range(9))
 
 

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from torchcaps.bench import run_case, write_result
-from torchcaps.bench.run import TwinError
+from torchcaps.bench.run import KernelMismatchError
 
 
-def test_a_result_says_where_it_comes_from(toy, tmp_path):
+def test_result_has_provenance(toy, tmp_path):
     case = toy()
     seen = []
     result = run_case("toy", quick=True, progress=lambda done, total: seen.append((done, total)))
     assert result["benchmark"] == "toy"
     assert result["quick"] is True
     assert {"date", "commit", "versions", "machine", "kernels"} <= set(result)
-    assert len(result["rows"]) == len(case.contenders)
+    assert len(result["rows"]) == len(case.candidates)
     assert seen == [(0, 2), (1, 2), (2, 2)]
     path = write_result(result, tmp_path / "new" / "folder")
     assert path.name == "toy.json"
@@ -25,21 +25,21 @@ def test_a_result_says_where_it_comes_from(toy, tmp_path):
 def test_all_points_are_measured(toy):
     case = toy()
     rows = run_case("toy")["rows"]
-    assert [row["point"] for row in rows[:: len(case.contenders)]] == [dict(point) for point in case.points]
+    assert [row["point"] for row in rows[:: len(case.candidates)]] == [dict(point) for point in case.points]
 
 
-def test_memory_is_taken_of_all_that_ran(toy, monkeypatch):
+def test_memory_of_all_that_ran(toy, monkeypatch):
     toy(memory=True)
-    monkeypatch.setattr("torchcaps.bench.run.measure_memory", lambda name, contender, point: {"both": 1.0})
-    rows = {row["contender"]: row for row in run_case("toy", quick=True)["rows"]}
+    monkeypatch.setattr("torchcaps.bench.run.measure_memory", lambda name, candidate, point: {"both": 1.0})
+    rows = {row["candidate"]: row for row in run_case("toy", quick=True)["rows"]}
     assert rows["ours"]["memory"] == {"both": 1.0}
     assert "memory" not in rows["broken"]
 
 
-def test_no_speed_is_told_of_a_twin_that_is_wrong(toy):
+def test_kernel_mismatch(toy):
     def check():
         raise AssertionError("poses differ by 0.3")
 
-    toy(check=check, contenders=())
-    with pytest.raises(TwinError, match=r"toy: expected a twin that matches its reference, got .*\n.*differ by 0.3"):
+    toy(check=check, candidates=())
+    with pytest.raises(KernelMismatchError, match=r"^toy: [^\n]*\nposes differ by 0\.3"):
         run_case("toy")

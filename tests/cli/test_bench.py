@@ -11,9 +11,9 @@ from torchcaps.cli import main
 
 @pytest.fixture
 def measured(monkeypatch):
-    """A run that takes no time: one contender, one point."""
+    """A run that takes no time: one candidate, one point."""
     times = {"step": {"min": 0.001, "median": 0.002, "rounds": 3}}
-    row = {"point": {"batch": 1}, "contender": "ours", "times": times}
+    row = {"point": {"batch": 1}, "candidate": "ours", "times": times}
 
     def run_case(name, *, quick, progress):
         progress(1, 1)
@@ -65,11 +65,11 @@ def test_json_is_one_document(measured, capsys, tmp_path):
     ("words", "message"),
     [
         (["dinamic"], "unknown benchmark 'dinamic'; did you mean 'dynamic'?"),
-        (["--quick", "--render", "x"], "--quick: expected without --render, got both (nothing is measured then)"),
-        (["dynamic", "--out", "nowhere", "--render", "x"], "expected the result of a benchmark, got none"),
+        (["--quick", "--render", "x"], "--quick: expected without --render, got both"),
+        (["dynamic", "--out", "nowhere", "--render", "x"], "expected the result of a benchmark as JSON"),
         (
             ["--out", "nowhere", "--render", "x"],
-            f"{CASES.names()[0]}.json: expected the result of a benchmark, got none",
+            f"{CASES.names()[0]}.json: expected the result of a benchmark as JSON",
         ),
     ],
 )

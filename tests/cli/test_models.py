@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_shipped_weights_are_listed_with_their_networks(folder: Path, ask, ask_json) -> None:
-    assert "no weights come with this version" in ask("models")[1]
+    assert "no bundled weights" in ask("models")[1]
     assert "weights '" not in ask("models", "cnn_small")[1]
     ship(folder, "mnist")
     ship(folder, "toys", model="cnn_small", options={}, research_only=True, data_licence="research use only")

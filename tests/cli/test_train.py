@@ -6,14 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from refusing import refused
 from torchcaps import train
 from torchcaps.cli import main
-from torchcaps.cli._words import program
-from torchcaps.train import Run
+from torchcaps.cli._args import program
+from torchcaps.train import Run, _runner, context, load_recipe
+from torchcaps.train import module as train_module
+from torchcaps.train import run as train_run
+from torchcaps.train._recovery import text_hash
 
 from .conftest import CLASSES, TINY
 
@@ -25,8 +32,8 @@ def test_a_folder_of_images_trains_with_one_command(run: Path) -> None:
     text = (run / "report.html").read_text()
     assert "dog &amp; &lt;b&gt;" in text
     assert "<b>" not in text
-    pictures = {file.stem for file in (run / "pictures").glob("*.png")}
-    assert pictures >= {"confusion", "coupling", "curves", "diagnostics", "perturbations", "reconstructions"}
+    figures = {file.stem for file in (run / "figures").glob("*.png")}
+    assert figures >= {"confusion", "coupling", "curves", "diagnostics", "perturbations", "reconstructions"}
 
 
 def test_a_finished_run_says_what_came_of_it_and_what_to_try(run: Path, ask) -> None:
@@ -37,6 +44,23 @@ def test_a_finished_run_says_what_came_of_it_and_what_to_try(run: Path, ask) -> 
     for words in (f"report  {run}/report.html\n", f"run     {run}\n", f"  {program()} predict {run} IMAGE  "):
         assert words in out
     assert f"  {program()} train {run}/recipe.toml model.options.routing.iters=1  " in out
+
+
+def test_no_report(pictures: Path, tmp_path: Path, ask) -> None:
+    folder = tmp_path / "run"
+    code, out, _ = ask(
+        "train", "folder", *TINY, f"data.options.path={pictures}", "--out", folder, "--quiet", "--no-report"
+    )
+    assert code == 0
+    assert out.startswith("accuracy ")
+    assert out.endswith(f"run  {folder}\n")
+    assert not (folder / "report.html").exists()
+    assert not any((folder / "figures").iterdir())
+    assert Run.open(folder).status == "finished"
+
+
+def test_restart_needs_a_run(ask) -> None:
+    refused(ask, "train", "digits", "--restart", about=["--restart:", "--resume"])
 
 
 def test_the_tested_accuracy_is_that_of_the_run(run: Path, ask_json) -> None:
@@ -51,40 +75,39 @@ def test_a_network_without_capsules_is_not_told_about_routing(cnn_run: Path, ask
     assert code == 0
     assert "routing" not in out
     assert "perturbations" not in out
-    assert "Left out: this model has no decoder." in (cnn_run / "report.html").read_text()
+    assert "decoder" in (cnn_run / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        (["digit"], "unknown recipe 'digit'; did you mean 'digits'?"),
-        (["digits", "mnist"], "recipe: expected one name or file, got digits, mnist"),
-        (
-            ["--resume", "r", "x=1"],
-            "--resume: expected nothing but the run, whose folder holds its recipe, and perhaps trainer.epochs=N, "
-            "got more words",
-        ),
-        (["--resume", "/no/run"], "run: expected a run folder with recipe.toml and run.json, got '/no/run'"),
+        (["digit"], ["unknown recipe 'digit'", "'digits'"]),
+        (["digits", "mnist"], ["recipe:", "got digits, mnist"]),
+        (["--resume", "r", "x=1"], ["--resume:", "trainer.epochs=N"]),
+        (["--resume", "/no/run"], ["run:", "got '/no/run'"]),
+        (["lr=0.1/recipe.toml"], ["lr=0.1/recipe.toml", "recipe"]),
+        (["lr=0.1"], ["unknown key 'lr'"]),
     ],
 )
-def test_mistakes_are_named(words: list[str], message: str, ask) -> None:
-    assert ask("train", *words) == (2, "", f"{message}\n")
+def test_mistakes_are_named(words: list[str], named: list[str], ask) -> None:
+    refused(ask, "train", *words, about=named)
 
 
 def test_a_stopped_run_says_how_to_go_on(run: Path, ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = tmp_path / "stopped"
     stopped.mkdir()
-    (stopped / "run.json").write_text('{"status": "stopped"}')
+    (stopped / "run.json").write_text('{"status": "stopped", "signal": "SIGTERM"}')
     (stopped / "recipe.toml").write_text((run / "recipe.toml").read_text())
-    monkeypatch.setattr(train, "start", lambda recipe, folder, progress: Run.open(stopped), raising=False)
-    words = f"stopped; go on with: {program()} train --resume {stopped}\n"
-    assert ask("train") == (130, "", words)
+    monkeypatch.setattr(train, "fit", lambda recipe, folder, progress: Run.open(stopped), raising=False)
+    words = f"stopped; resume with: {program()} train --resume {stopped}\n"
+    assert ask("train") == (143, "", words)
     code, out, _ = ask("train", "--json")
-    assert code == 130
+    assert code == 143
     assert json.loads(out) == {"run": str(stopped), "status": "stopped"}
 
 
-def test_ctrl_c_and_on(tmp_path: Path, pictures: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_saves_and_resume_continues(tmp_path: Path, pictures: Path, number: signal.Signals) -> None:
     folder = tmp_path / "run"
     changes = [*TINY, "trainer.epochs=400", f"data.options.path={pictures}"]
     command = [sys.executable, "-m", "torchcaps", "train", "folder", *changes, "--out", str(folder)]
@@ -92,19 +115,50 @@ def test_ctrl_c_and_on(tmp_path: Path, pictures: Path) -> None:
         deadline = time.monotonic() + 60
         while not (folder / "metrics.csv").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == 128 + number, err
     assert out == ""
-    assert err.splitlines()[-1] == f"stopped; go on with: {program()} train --resume {folder}"
+    assert err.splitlines()[-1] == f"stopped; resume with: {program()} train --resume {folder}"
     assert "Traceback" not in err
     assert Run.open(folder).status == "stopped"
+    assert list((folder / "checkpoints").glob("*.ckpt"))
     # The end is near enough once the recipe asks for few epochs more than are done.
     done = len(Run.open(folder).metrics()["epoch"])
     recipe = folder / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("epochs = 400", f"epochs = {done + 2}"))
+    Run(folder, load_recipe(recipe)).update_record(recipe_sha256=text_hash(recipe.read_bytes()))
     assert main(["train", "--resume", str(folder), "--quiet"]) == 0
     assert len(Run.open(folder).metrics()["epoch"]) == done + 2
+
+
+def test_data_and_model_are_loaded_once_and_the_test_split_is_evaluated_once(
+    tmp_path: Path, pictures: Path, ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(module: Any, name: str, key: Callable[..., str]) -> None:
+        whole = getattr(module, name)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            counts[key(*args)] += 1
+            return whole(*args, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module in (_runner, train_run):
+        count(module, "load_data", lambda name, split: f"load {split}")
+    for module in (train_module, train_run):
+        count(module, "create_model", lambda *args: "create model")
+    count(context, "evaluate", lambda model, data: f"evaluate {data.split}")
+    words = ("train", "folder", *TINY, f"data.options.path={pictures}", "--out", tmp_path / "run")
+    assert ask(*words)[0] == 0
+    once = {"load train": 1, "load val": 1, "load test": 1, "create model": 1, "evaluate test": 1}
+    assert counts == once
+    # Evaluating and drawing later reads what is stored.
+    for later in (("eval", tmp_path / "run"), ("show", tmp_path / "run", "--figure", "confusion")):
+        assert ask(*later)[0] == 0
+    assert counts["evaluate test"] == 1
 
 
 def test_a_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json) -> None:
@@ -116,6 +170,6 @@ def test_a_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json
     assert (code, err) == (0, "")
     assert out.startswith(f"loss {document['loss']:.4g} on ")
     picture = next((pictures / "eel").iterdir())
-    words = "predict: expected a network that classifies, got transforming_autoencoder\n"
+    words = "predict: expected a classifier, got transforming_autoencoder\n"
     assert ask("predict", tmp_path / "run", picture) == (2, "", words)
-    assert ask("show", tmp_path / "run", "--what", "transformations")[0] == 0
+    assert ask("show", tmp_path / "run", "--figure", "transformations")[0] == 0

@@ -15,22 +15,22 @@ def real_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test asks anyone but this machine."""
-    ask = urllib.request.urlopen
+    """Refuse connections to other machines."""
+    open_url = urllib.request.urlopen
 
-    def ask_here(request: urllib.request.Request, *args, **options):
+    def open_local(request: urllib.request.Request, *args, **options):
         if request.host.partition(":")[0] != "127.0.0.1":
             raise OSError("no network in tests")
-        return ask(request, *args, **options)
+        return open_url(request, *args, **options)
 
-    monkeypatch.setattr(urllib.request, "urlopen", ask_here)
+    monkeypatch.setattr(urllib.request, "urlopen", open_local)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 @pytest.fixture
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that TORCHCAPS_DATA names, with an empty cache beside it."""
+    """The folder of TORCHCAPS_DATA, with an empty cache beside it."""
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "own"))
-    monkeypatch.setattr("torchcaps.data._files._cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("torchcaps.data._sources._cache", lambda: tmp_path / "cache")
     (tmp_path / "own").mkdir()
     return tmp_path / "own"

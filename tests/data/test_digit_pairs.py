@@ -6,8 +6,8 @@ import torchcaps as tc
 from torchcaps.data import load_digits
 
 
-def test_two_digits_stand_side_by_side():
-    digits, data = load_digits("test"), tc.load_data("digit_pairs", "test", source="digits", test_pairs=3)
+def test_digits_are_side_by_side():
+    digits, data = load_digits("test"), tc.load_data("digit_pairs", "test", source="digits", test_repeats=3)
     assert (len(data), data.image_shape) == (3000, (1, 28, 56))
     batch = data.batch(torch.arange(0, 3000, 30))
     left, right = batch.images.split(28, dim=-1)
@@ -19,7 +19,7 @@ def test_two_digits_stand_side_by_side():
         assert digits.labels[place] == label
 
 
-def test_sources_are_the_halves():
+def test_sources():
     batch = tc.load_data("digit_pairs", "val", source="digits").batch([4, 9])
     assert batch.sources is not None
     assert torch.equal(batch.sources.sum(dim=1, dtype=torch.uint8), batch.images)
@@ -27,6 +27,6 @@ def test_sources_are_the_halves():
     assert batch.sources[:, 1, ..., :28].max() == 0
 
 
-def test_a_sample_is_the_same_in_any_batch():
+def test_sample_does_not_depend_on_the_batch():
     data = tc.load_data("digit_pairs", "train", source="digits")
     assert torch.equal(data.batch([5, 4_000_000]).images[1], data.batch([4_000_000]).images[0])

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchcaps.data import ImageData, load_data
+from raising import raises_about
+from torchcaps.data import ImageDataset, load_data
 from torchcaps.data.digits import COUNTS
 from torchcaps.errors import DataError
 
 
-def keys(data: ImageData) -> set[tuple[bytes, int]]:
+def keys(data: ImageDataset) -> set[tuple[bytes, int]]:
     return {(image.numpy().tobytes(), int(label)) for image, label in zip(data.images, data.labels, strict=True)}
 
 
@@ -20,21 +21,21 @@ def embedded() -> bytes:
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_each_part_is_balanced(split):
+def test_balanced(split):
     data = load_data("digits", split)
     assert len(data) == COUNTS[split]
     assert data.image_shape == (1, 28, 28)
     assert data.labels.bincount().tolist() == [COUNTS[split] // 10] * 10
 
 
-def test_parts_share_no_image():
+def test_splits_are_disjoint():
     train, val, test = (keys(load_data("digits", split)) for split in ("train", "val", "test"))
     assert len(train) + len(val) + len(test) == 6000
     assert not train & val
     assert not (train | val) & test
 
 
-def test_train_and_val_together():
+def test_train_plus_val():
     both = load_data("digits", "train+val")
     train, val = load_data("digits", "train"), load_data("digits", "val")
     assert torch.equal(both.images, torch.cat([train.images, val.images]))
@@ -46,26 +47,26 @@ def test_classes_are_mixed():
     assert len(load_data("digits", "train").labels[:100].unique()) == 10
 
 
-def test_digits_are_those_of_mnist(real_data):
+def test_digits_are_from_mnist(real_data):
     mnist_train, mnist_test = keys(load_data("mnist", "train+val")), keys(load_data("mnist", "test"))
     assert keys(load_data("digits", "train+val")) <= mnist_train
     assert keys(load_data("digits", "test")) <= mnist_test
     assert not keys(load_data("digits", "test")) & mnist_train
 
 
-def test_the_script_makes_the_same_again(real_data):
+def test_script(real_data):
     script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "make_digits.py"))
     # Compared unpacked: another version of xz may pack the same bytes differently.
     assert script["embed"](real_data / "mnist") == lzma.decompress(embedded())
 
 
-def test_the_file_is_small():
+def test_file_size():
     assert len(embedded()) < 1_000_000
 
 
 @pytest.mark.parametrize("content", [b"nothing like xz", b""])
-def test_a_damaged_package_says_so(monkeypatch, tmp_path, content):
+def test_damaged_package(monkeypatch, tmp_path, content):
     (tmp_path / "digits.idx.xz").write_bytes(content)
     monkeypatch.setattr("torchcaps.data.digits.files", lambda package: tmp_path)
-    with pytest.raises(DataError, match=r"digits\.idx\.xz: expected .*install torchcaps again"):
+    with raises_about(DataError, "digits.idx.xz", "install torchcaps again"):
         load_data("digits", "test")

@@ -3,6 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
+from raising import raises_about
 from torchcaps.data import load_data
 from torchcaps.errors import ConfigError, DataError
 
@@ -25,7 +26,7 @@ def values(data) -> list[int]:
     return data.images[:, 0, 0, 0].tolist()
 
 
-def test_every_image_is_in_one_part(pets):
+def test_splits_partition_the_images(pets):
     train, val, test = (load_data("folder", split, path=pets) for split in ("train", "val", "test"))
     assert sorted(values(train) + values(val) + values(test)) == [*range(40), *range(100, 120)]
     assert val.labels.bincount().tolist() == [4, 2]
@@ -41,7 +42,7 @@ def test_labels_names_and_shape(pets):
     assert (data.name, data.origin) == ("pets", str(pets))
 
 
-def test_images_keep_their_part_when_others_are_added(pets):
+def test_added_images(pets):
     before = values(load_data("folder", "test", path=pets))
     fill(pets / "cat" / "more", range(40, 42))
     after = values(load_data("folder", "test", path=pets))
@@ -55,12 +56,12 @@ def test_fractions(pets):
 
 @pytest.mark.parametrize("name", ["val_fraction", "test_fraction"])
 @pytest.mark.parametrize("value", [0, 0.5, -1])
-def test_fractions_outside_the_range(pets, name, value):
-    with pytest.raises(ConfigError, match=f"{name}: expected a number above 0 and below 0.5, got {value}"):
+def test_wrong_fractions(pets, name, value):
+    with raises_about(ConfigError, f"{name}", f"got {value}"):
         load_data("folder", path=pets, **{name: value})
 
 
-def test_parts_that_are_there_already(tmp_path):
+def test_split_folders(tmp_path):
     for k, part in enumerate(("train", "val", "test")):
         for j, name in enumerate(("cat", "dog")):
             fill(tmp_path / part / name, range(50 * k + 10 * j, 50 * k + 10 * j + 3))
@@ -69,7 +70,7 @@ def test_parts_that_are_there_already(tmp_path):
         assert values(load_data("folder", part, path=tmp_path)) == expected
 
 
-def test_a_part_that_is_not_there_is_drawn_from_the_training_images(tmp_path):
+def test_missing_split_folder(tmp_path):
     for name, start in (("cat", 0), ("dog", 100)):
         fill(tmp_path / "train" / name, range(start, start + 10))
         fill(tmp_path / "test" / name, range(start + 50, start + 52))
@@ -79,28 +80,28 @@ def test_a_part_that_is_not_there_is_drawn_from_the_training_images(tmp_path):
     assert len(val) == 2
 
 
-def test_a_class_that_training_does_not_know(tmp_path):
+def test_class_missing_in_training(tmp_path):
     for name in ("train/cat", "train/dog", "test/cat", "test/cow"):
         fill(tmp_path / name, range(4))
-    with pytest.raises(DataError, match=r"test/cow: expected a class of .*train, got a new one"):
+    with raises_about(DataError, "test/cow", "got a new one"):
         load_data("folder", path=tmp_path)
 
 
-def test_all_parts_have_the_most_common_size_and_colour_if_any_has(pets):
+def test_most_common_size(pets):
     fill(pets / "dog" / "wide", range(120, 123), size=(6, 12))
     Image.new("RGB", (30, 30), "red").save(pets / "cat" / "red.jpg")
     for split in ("train", "val", "test"):
         assert load_data("folder", split, path=pets).image_shape == (3, 8, 8)
 
 
-def test_photographs_are_brought_down(tmp_path):
+def test_large_images(tmp_path):
     for name in ("cat", "dog"):
         fill(tmp_path / name, range(3), size=(300, 400))
     assert load_data("folder", path=tmp_path).image_shape == (1, 48, 64)
 
 
 @pytest.mark.parametrize(("size", "shape"), [(12, (1, 12, 12)), ((5, 9), (1, 5, 9)), ([5, 9], (1, 5, 9))])
-def test_size_and_channels_as_asked(pets, size, shape):
+def test_size_and_channels(pets, size, shape):
     assert load_data("folder", path=pets, image_size=size).image_shape == shape
     assert load_data("folder", path=pets, image_size=size, channels=3).image_shape == (3, *shape[1:])
 
@@ -111,16 +112,16 @@ def test_channels_alone(pets):
 
 @pytest.mark.parametrize("size", [0, (1, 2, 3), (4, -1), (4.0, 4)])
 def test_wrong_sizes(pets, size):
-    with pytest.raises(ConfigError, match=r"image_size: expected \(height, width\), got"):
+    with raises_about(ConfigError, "image_size"):
         load_data("folder", path=pets, image_size=size)
 
 
 def test_wrong_channels(pets):
-    with pytest.raises(ConfigError, match="channels: expected 1 or 3, got 2"):
+    with raises_about(ConfigError, "channels", "got 2"):
         load_data("folder", path=pets, channels=2)
 
 
-def test_what_is_no_image_is_left_alone(pets):
+def test_other_files_are_ignored(pets):
     (pets / "readme.txt").write_text("about my pets")
     (pets / "cat" / "notes.txt").write_text("a cat")
     (pets / "cat" / ".hidden.png").write_bytes(b"")
@@ -129,40 +130,40 @@ def test_what_is_no_image_is_left_alone(pets):
 
 
 def test_no_such_folder(tmp_path):
-    with pytest.raises(DataError, match=r"none: expected a folder of images .*, got no such folder"):
+    with raises_about(DataError, "none", "got no such folder"):
         load_data("folder", path=tmp_path / "none")
 
 
-def test_no_images_at_all(tmp_path):
-    with pytest.raises(DataError, match="expected images in one sub-folder per class, got a folder without any"):
+def test_empty_folder(tmp_path):
+    with raises_about(DataError, tmp_path, "got none"):
         load_data("folder", path=tmp_path)
 
 
 def test_images_without_sub_folders(tmp_path):
     fill(tmp_path / "flat", range(3))
-    with pytest.raises(DataError, match="flat: expected at least two sub-folders, one per class, got 0; put the"):
+    with raises_about(DataError, "flat", "got 0"):
         load_data("folder", path=tmp_path / "flat")
 
 
 def test_one_class_only(tmp_path):
     fill(tmp_path / "cat", range(3))
-    with pytest.raises(DataError, match="expected at least two sub-folders, one per class, got 1"):
+    with raises_about(DataError, "got 1"):
         load_data("folder", path=tmp_path)
 
 
-def test_an_empty_class(pets):
+def test_empty_class(pets):
     (pets / "cow").mkdir()
-    with pytest.raises(DataError, match="cow: expected images of class 'cow', got none; add some or remove it"):
+    with raises_about(DataError, "cow", "got none"):
         load_data("folder", path=pets)
 
 
-def test_too_few_images_for_three_parts(pets):
+def test_too_few_images(pets):
     fill(pets / "cow", range(2))
-    with pytest.raises(DataError, match="cow: expected at least 3 images, one for each of train, val, test, got 2"):
+    with raises_about(DataError, "cow", "got 2"):
         load_data("folder", path=pets)
 
 
-def test_an_unreadable_image_is_named(pets):
+def test_damaged_image(pets):
     (pets / "dog" / "broken.jpg").write_bytes(b"no picture")
-    with pytest.raises(DataError, match=r"dog/broken\.jpg: expected an image that can be read"):
+    with raises_about(DataError, "dog/broken.jpg"):
         load_data("folder", path=pets)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from formats import idx, npz, pixels, zip_of
+from raising import raises_about
 from torchcaps.data import load_data
 from torchcaps.errors import DataError
 
@@ -58,35 +59,35 @@ def pickled(thing: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "got"),
     [
-        (npz(IMAGES)[:-20], "expected a whole npz file of bytes, got"),
-        (zip_of({"other.npy": b""}), "expected a whole npz file of bytes, got .*arr_0"),
-        (npz(IMAGES.astype(np.int16)), r"got 62,720 bytes for an array of int16 \(40, 28, 28\)"),
-        (npz(LABELS), r"got sizes \(40,\) where 3 axes were expected"),
-        (npz(pixels(0, 28, 28)), "where 3 axes were expected"),
+        (npz(IMAGES)[:-20], "npz"),
+        (zip_of({"other.npy": b""}), "arr_0"),
+        (npz(IMAGES.astype(np.int16)), "62,720 bytes for an array of int16 (40, 28, 28)"),
+        (npz(LABELS), "sizes (40,), expected 3 axes"),
+        (npz(pixels(0, 28, 28)), "expected 3 axes"),
         (pickled(Evil()), "bytes for an array of object"),
-        (zip_of({"arr_0.npy": npy(IMAGES)[:-5]}), "expected a whole npz file"),
+        (zip_of({"arr_0.npy": npy(IMAGES)[:-5]}), "npz"),
         (npz(np.zeros((60_010, 28, 28), np.uint8)), "got more than 47,044,096 bytes"),
-        (b"", "expected a whole npz file"),
+        (b"", "npz"),
     ],
 )
-def test_damage(own_data, content, reason):
+def test_damage(own_data, content, got):
     write(own_data, {**NPZ, "kmnist-test-imgs.npz": content})
-    with pytest.raises(DataError, match=rf"kmnist-test-imgs\.npz: .*{reason}.*; fetch it again"):
+    with raises_about(DataError, "kmnist-test-imgs.npz", got):
         load_data("kmnist", "test")
 
 
-def test_a_header_that_announces_too_much(own_data):
+def test_huge_header(own_data):
     lie = npy(IMAGES).replace(b"(40, 28, 28)", b"(99999999,9)")
     write(own_data, {**NPZ, "kmnist-test-imgs.npz": zip_of({"arr_0.npy": lie})})
-    with pytest.raises(DataError, match=r"got 31,360 bytes for an array of uint8 \(99999999, 9\)"):
+    with raises_about(DataError, "kmnist-test-imgs.npz", "31,360 bytes for an array of uint8"):
         load_data("kmnist", "test")
 
 
-def test_numbers_differ_and_nothing_at_hand(own_data):
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz: expected it in .*get it from https://github"):
+def test_missing_files_and_labels(own_data):
+    with raises_about(DataError, "t10k-images-idx3-ubyte.gz", "download it from https://github"):
         load_data("kmnist", "test")
     write(own_data, {**NPZ, "kmnist-test-labels.npz": npz(LABELS[:-1])})
-    with pytest.raises(DataError, match=r"kmnist-test-labels\.npz: expected 40 labels, one for each image, got 39"):
+    with raises_about(DataError, "kmnist-test-labels.npz", "got 39"):
         load_data("kmnist", "test")

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from torchcaps.data import Augment, BatchLoader, ImageData
+from raising import raises_about
+from torchcaps.data import Augment, BatchLoader, ImageDataset, InMemoryDataset
 from torchcaps.errors import ConfigError, DataError
 
 
-def numbered(count: int) -> ImageData:
-    """Images that say their own number, so that the order can be read off."""
+def numbered(count: int) -> ImageDataset:
+    """Images with their own number in one pixel, which shows the order."""
     pixels = np.zeros((count, 4, 4), np.uint8)
     pixels[:, 1, 1] = np.arange(count)
-    return ImageData.from_arrays(pixels, np.arange(count) % 3, class_names="abc")
+    return InMemoryDataset.from_arrays(pixels, np.arange(count) % 3, class_names="abc")
 
 
 def same(a, b) -> bool:
     return len(a) == len(b) and all(map(torch.equal, sum(a, ()), sum(b, ())))
 
 
-def test_in_order_everything_comes():
+def test_in_order():
     batches = list(BatchLoader(numbered(10), 4))
     assert [len(labels) for _, labels in batches] == [4, 4, 2]
     assert torch.cat([labels for _, labels in batches]).tolist() == [k % 3 for k in range(10)]
@@ -28,7 +29,7 @@ def test_in_order_everything_comes():
     assert images[:, 0, 1, 1].mul(255).round().tolist() == list(range(10))
 
 
-def test_each_epoch_has_an_order_of_its_own_and_full_batches():
+def test_shuffled_epochs():
     loader = BatchLoader(numbered(10), 4, shuffle=True, seed=1)
     first, second = ([images[:, 0, 1, 1] for images, _ in loader] for _ in range(2))
     assert len(loader) == len(first) == 2
@@ -37,12 +38,12 @@ def test_each_epoch_has_an_order_of_its_own_and_full_batches():
     assert loader.epoch == 1
 
 
-def test_labels_stay_with_their_images():
+def test_labels_match_images():
     for images, labels in BatchLoader(numbered(30), 7, shuffle=True):
         assert torch.equal(images[:, 0, 1, 1].mul(255).round().long() % 3, labels)
 
 
-def test_the_seed_decides_alone():
+def test_seed():
     def batches(seed):
         return list(BatchLoader(numbered(12), 4, shuffle=True, augment=Augment(shift=1), seed=seed))
 
@@ -53,7 +54,7 @@ def test_the_seed_decides_alone():
 
 
 @pytest.mark.parametrize("position", range(8))
-def test_goes_on_from_any_position(position):
+def test_resume(position):
     def make():
         return BatchLoader(numbered(16), 4, shuffle=True, augment=Augment(shift=1), seed=2)
 
@@ -77,7 +78,7 @@ def test_goes_on_from_any_position(position):
     assert same(seen + rest, batches)
 
 
-def test_a_pass_broken_off_does_not_leak_into_the_next():
+def test_interrupted_pass():
     loader = BatchLoader(numbered(10), 4)
     next(iter(loader))
     assert [len(labels) for _, labels in loader] == [4, 4, 2]
@@ -85,17 +86,17 @@ def test_a_pass_broken_off_does_not_leak_into_the_next():
 
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_processes_together_see_what_one_does(world, shuffle):
+def test_processes(world, shuffle):
     def batches(rank, world):
         options = {"shuffle": shuffle, "augment": Augment(shift=1), "seed": 3}
         return list(BatchLoader(numbered(21), 8, rank=rank, world=world, **options))
 
-    parts = zip(*(batches(rank, world) for rank in range(world)), strict=True)
-    joined = [tuple(torch.cat(pieces) for pieces in zip(*group, strict=True)) for group in parts]
+    groups = zip(*(batches(rank, world) for rank in range(world)), strict=True)
+    joined = [tuple(torch.cat(pieces) for pieces in zip(*group, strict=True)) for group in groups]
     assert same(joined, batches(0, 1))
 
 
-def test_augmentation_is_for_training_alone():
+def test_augmentation_only_when_shuffled():
     plain, fixed = (list(BatchLoader(numbered(8), 4, augment=augment)) for augment in (None, Augment(shift=1)))
     assert same(plain, fixed)
     crops = BatchLoader(numbered(8), 4, augment=Augment(crop=2))
@@ -108,18 +109,18 @@ def test_fewer_images_than_a_batch():
 
 
 def test_no_images():
-    with pytest.raises(DataError, match=r"data: expected at least one image, got none \('arrays', split 'train'\)"):
+    with raises_about(DataError, "data", "got none", "'arrays'", "'train'"):
         BatchLoader(numbered(5).subset([]), 2)
 
 
 def test_fewer_images_than_processes():
-    with pytest.raises(DataError, match=r"data: expected an image for each of 4 processes, got 3 \('arrays'\)"):
+    with raises_about(DataError, "data", "at least 4", "got 3", "'arrays'"):
         BatchLoader(numbered(3), 4, shuffle=True, world=4)
 
 
 @pytest.mark.parametrize("size", [0, 3])
-def test_batch_that_cannot_be_shared(size):
-    with pytest.raises(ConfigError, match=f"batch_size: expected a multiple of the 2 processes, got {size}"):
+def test_wrong_batch_size(size):
+    with raises_about(ConfigError, "batch_size", "2 processes", f"got {size}"):
         BatchLoader(numbered(8), size, world=2)
 
 
@@ -127,26 +128,26 @@ def numbers(loader) -> list[int]:
     return torch.cat([images[:, 0, 1, 1] for images, _ in loader]).mul(255).round().int().tolist()
 
 
-def test_short_epochs_go_on_where_the_last_one_ended():
+def test_short_epochs_continue_the_pass():
     loader = BatchLoader(numbered(16), 4, shuffle=True, seed=1, epoch_size=8)
     assert len(loader) == 2
     first, second, third = (numbers(loader) for _ in range(3))
     assert sorted(first + second) == list(range(16))
-    # The third begins a pass of its own.
+    # The third epoch starts a new pass.
     whole = BatchLoader(numbered(16), 4, shuffle=True, seed=1)
     assert numbers(whole) == first + second
     assert numbers(whole)[:8] == third
 
 
-def test_an_epoch_may_be_longer_than_a_pass():
+def test_epoch_longer_than_a_pass():
     loader = BatchLoader(numbered(8), 4, shuffle=True, epoch_size=12)
     seen = numbers(loader)
     assert len(seen) == 12
     assert sorted(seen[:8]) == list(range(8))
 
 
-def test_an_order_too_long_to_be_made_whole_has_everything_once(monkeypatch):
-    monkeypatch.setattr("torchcaps.data.loader._WHOLE_ORDER", 10)
+def test_computed_order(monkeypatch):
+    monkeypatch.setattr("torchcaps.data._order.MAX_STORED", 10)
     loader = BatchLoader(numbered(30), 5, shuffle=True, seed=3)
     first, second = numbers(loader), numbers(loader)
     assert sorted(first) == sorted(second) == list(range(30))
@@ -156,7 +157,7 @@ def test_an_order_too_long_to_be_made_whole_has_everything_once(monkeypatch):
     assert numbers(resumed) == first[20:]
 
 
-def test_sources_are_moved_as_their_image_is():
+def test_sources_are_augmented_like_the_image():
     from torchcaps import load_data
 
     data = load_data("multimnist", "val", source="digits")
@@ -164,12 +165,12 @@ def test_sources_are_moved_as_their_image_is():
         images, labels, sources = next(iter(BatchLoader(data, 20, shuffle=shuffle, augment=augment)))
         assert labels.shape == (20, 2)
         assert sources.shape == (20, 2, *images.shape[1:])
-        # Where a sum is not clipped, whatever is linear keeps it the sum of its sources.
+        # Where the sum is not clipped, linear augmentation keeps it the sum of its sources.
         close = (sources.sum(dim=1) - images).abs() < 0.02
         assert close[images < 0.7].float().mean() > 0.97
 
 
 @pytest.mark.parametrize(("size", "shuffle"), [(3, True), (8, False)])
-def test_an_epoch_of_less_than_a_batch_or_of_data_in_order(size, shuffle):
-    with pytest.raises(ConfigError, match=f"epoch_size: expected at least one batch of 4 images .*, got {size}"):
+def test_wrong_epoch_size(size, shuffle):
+    with raises_about(ConfigError, "epoch_size", f"got {size}"):
         BatchLoader(numbered(8), 4, shuffle=shuffle, epoch_size=size)

@@ -8,22 +8,22 @@ import pytest
 import torch
 
 import torchcaps as tc
-from torchcaps.data import BatchLoader, ImageData, load_digits
-from torchcaps.data._draws import uniforms
-from torchcaps.data._generated import stream
-from torchcaps.data.multimnist import Overlaid
+from torchcaps.data import BatchLoader, ImageDataset, InMemoryDataset, load_digits
+from torchcaps.data._generators import stream
+from torchcaps.data.counter_rng import uniforms
+from torchcaps.data.multimnist import OverlappingDigits
 
 
 def load(split: str = "train", **options):
     return tc.load_data("multimnist", split, source="digits", **options)
 
 
-def slow(
-    digits: ImageData, copies: int, key: int, number: int
+def reference(
+    digits: ImageDataset, repeats: int, key: int, number: int
 ) -> tuple[np.ndarray, list[int], list[np.ndarray], float]:
-    """One sample as section 6.1 of the paper tells it, pixel by pixel."""
+    """One sample by section 6.1 of the paper, pixel by pixel."""
     draws = uniforms(key, np.array([number]), 5)[0]
-    first = number // copies
+    first = number // repeats
     labels = digits.labels.tolist()
     others = sorted((k for k in range(len(labels)) if labels[k] != labels[first]), key=lambda k: (labels[k], k))
     second = others[int(draws[0] * len(others))]
@@ -44,26 +44,26 @@ def slow(
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_pixels_labels_and_overlap_are_those_of_the_slow_one(split):
+def test_matches_reference(split):
     digits, data = load_digits(split), load(split, seed=3)
-    copies = 1000 if split == "train" else 1
+    repeats = 1000 if split == "train" else 1
     numbers = [0, 1, len(data) // 2, len(data) - 1]
     batch = data.batch(numbers)
     assert batch.sources is not None
     for k, number in enumerate(numbers):
-        image, labels, sources, overlap = slow(digits, copies, stream("multimnist", split, 3), number)
+        image, labels, sources, overlap = reference(digits, repeats, stream("multimnist", split, 3), number)
         assert np.array_equal(batch.images[k, 0], image)
         assert batch.labels[k].tolist() == labels
         assert np.array_equal(batch.sources[k, :, 0], sources)
         assert batch.meta["overlap"][k].item() == pytest.approx(overlap)
 
 
-def test_the_classes_always_differ():
+def test_classes_differ():
     batch = load().batch(torch.arange(0, 4_500_000, 97))
     assert (batch.labels[:, 0] != batch.labels[:, 1]).all()
 
 
-def test_every_digit_gives_a_thousand_pairs_with_different_partners_and_shifts():
+def test_samples_of_one_digit():
     data = load()
     assert len(data) == 4500 * 1000
     batch = data.batch(torch.arange(7000, 8000))
@@ -76,7 +76,7 @@ def test_every_digit_gives_a_thousand_pairs_with_different_partners_and_shifts()
     assert len(batch.images.flatten(1).unique(dim=0)) > 990
 
 
-def test_shifts_of_the_two_are_even_and_unrelated():
+def test_shifts_are_uniform_and_independent():
     batch = load().batch(torch.arange(0, 4_500_000, 450))
     assert batch.sources is not None
     centres = []
@@ -89,21 +89,21 @@ def test_shifts_of_the_two_are_even_and_unrelated():
     assert (table.mean(1) - 18).abs().max() < 0.2
 
 
-def test_boxes_overlap_by_eighty_percent_on_average():
+def test_mean_overlap():
     overlap = load().batch(torch.arange(0, 4_500_000, 100)).meta["overlap"]
     assert overlap.mean().item() == pytest.approx(0.80, abs=0.005)
     assert overlap.min() >= (20 / 28) ** 2 - 1e-6
     assert overlap.max() == 1
 
 
-def test_sums_are_clipped_not_wrapped():
-    white = ImageData.from_arrays(np.full((2, 28, 28), 200, np.uint8), [0, 1])
-    batch = Overlaid(white, 5, 1)(torch.arange(10))
+def test_sums_are_clipped():
+    white = InMemoryDataset.from_arrays(np.full((2, 28, 28), 200, np.uint8), [0, 1])
+    batch = OverlappingDigits(white, 5, 1)(torch.arange(10))
     assert set(batch.images.unique().tolist()) <= {0, 200, 255}
     assert (batch.images == 255).any()
 
 
-def test_a_sample_is_the_same_in_any_batch():
+def test_sample_does_not_depend_on_the_batch():
     data = load()
     numbers = torch.tensor([4_499_999, 12, 77_777, 12, 0])
     together = data.batch(numbers)
@@ -115,7 +115,7 @@ def test_a_sample_is_the_same_in_any_batch():
     assert not torch.equal(load(seed=1).batch(numbers).images, together.images)
 
 
-def test_a_sample_is_the_same_in_another_process():
+def test_same_in_another_process():
     code = (
         "import torchcaps as tc; d = tc.load_data('multimnist', 'train', source='digits');"
         "print(d.batch([123456]).images.sum().item(), d.batch([123456]).labels.tolist())"
@@ -125,7 +125,7 @@ def test_a_sample_is_the_same_in_another_process():
     assert out == f"{batch.images.sum().item()} {batch.labels.tolist()}"
 
 
-def test_going_on_in_the_middle_gives_what_would_have_come():
+def test_resume():
     def make():
         return BatchLoader(load(), 16, shuffle=True, seed=4, epoch_size=48)
 
@@ -141,9 +141,9 @@ def test_going_on_in_the_middle_gives_what_would_have_come():
         assert all(map(torch.equal, expected, got))
 
 
-def test_parts_are_made_of_their_own_digits():
+def test_splits_use_their_own_digits():
     digits = {split: set(map(bytes, load_digits(split).images.flatten(1).numpy())) for split in ("train", "val")}
-    batch = load("val", test_pairs=2).batch(torch.arange(1000))
+    batch = load("val", test_repeats=2).batch(torch.arange(1000))
     assert batch.sources is not None
     for source in batch.sources[::50].flatten(0, 1)[:, 0]:
         windows = source.unfold(0, 28, 1).unfold(1, 28, 1).reshape(-1, 28 * 28)

@@ -6,7 +6,7 @@ import torchcaps as tc
 from torchcaps.data import load_digits
 
 
-def test_each_digit_stands_somewhere_on_black():
+def test_positions():
     digits, data = load_digits("test"), tc.load_data("translated_mnist", "test", source="digits")
     assert (len(data), data.image_shape) == (1000, (1, 40, 40))
     assert torch.equal(data.labels, digits.labels)
@@ -17,7 +17,7 @@ def test_each_digit_stands_somewhere_on_black():
         assert image.sum() == digits.images[k].sum()
 
 
-def test_every_place_is_taken_evenly():
+def test_positions_are_uniform():
     meta = tc.load_data("translated_mnist", "train", source="digits").batch(torch.arange(0, 4_500_000, 100)).meta
     for name in ("top", "left"):
         counts = torch.bincount(meta[name])
@@ -25,6 +25,6 @@ def test_every_place_is_taken_evenly():
         assert (counts / counts.float().mean() - 1).abs().max() < 0.1
 
 
-def test_a_sample_is_the_same_in_any_batch():
+def test_sample_does_not_depend_on_the_batch():
     data = tc.load_data("translated_mnist", "train", source="digits")
     assert torch.equal(data.batch([5, 4_000_000]).images[1], data.batch([4_000_000]).images[0])

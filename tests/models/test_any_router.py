@@ -30,7 +30,7 @@ def test_the_gradient_reaches_every_parameter(name: str, router: str) -> None:
     images = torch.rand(3, 1, 20, 20)
     capsules = model(images)
     # Self-routing is the one whose activations do not depend on the votes: its last weight learns from poses alone.
-    loss = LOSSES[model.loss]()(capsules, torch.arange(3)) + capsules.poses.square().mean()
+    loss = LOSSES[model.default_loss]()(capsules, torch.arange(3)) + capsules.poses.square().mean()
     if model.decoder is not None:
         loss = loss + (model.decode(capsules, torch.arange(3)) - images).square().mean()
     loss.backward()

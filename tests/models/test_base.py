@@ -1,4 +1,4 @@
-"""Every model through the registry: what holds for all of them."""
+"""Properties of every registered model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import torchcaps as tc
+from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError, UnknownNameError
-from torchcaps.models import MODELS, ImageModel, create_model, list_models, register_model
-from torchcaps.models._base import conv_size, make_decoder
+from torchcaps.models import MODELS, AttentionCapsNet, ImageModel, create_model, list_models, register_model
+from torchcaps.models._layers import conv_size, make_decoder
 from torchcaps.nn import LOSSES, DeconvDecoder, MLPDecoder, ReconstructionLoss
 
 NAMES = list_models()
@@ -20,10 +21,10 @@ SHAPES = [(1, 28, 28), (3, 32, 32), (1, 40, 40), (2, 48, 48), (1, 29, 37), (5, 6
 
 
 def loss_of(model: ImageModel, images: Tensor, labels: Tensor) -> Tensor:
-    if not model.classifies:
+    if not model.is_classifier:
         return model.objective(images, torch.Generator().manual_seed(0))
     capsules = model(images)
-    loss = LOSSES[model.loss]().eval()(capsules, labels)
+    loss = LOSSES[model.default_loss]().eval()(capsules, labels)
     if model.decoder is not None:
         loss = loss + ReconstructionLoss()(model.decode(capsules, labels), images)
     return loss
@@ -33,7 +34,7 @@ def loss_of(model: ImageModel, images: Tensor, labels: Tensor) -> Tensor:
 @pytest.mark.parametrize("classes", [1, 2, 7])
 @pytest.mark.parametrize("shape", SHAPES)
 @by_name
-def test_any_image_and_any_number_of_classes(name: str, shape: tuple[int, int, int], classes: int) -> None:
+def test_image_shapes_and_class_counts(name: str, shape: tuple[int, int, int], classes: int) -> None:
     with torch.device("meta"):
         model = create_model(name, image_shape=shape, num_classes=classes)
         images = torch.zeros(3, *shape)
@@ -43,21 +44,21 @@ def test_any_image_and_any_number_of_classes(name: str, shape: tuple[int, int, i
     assert capsules.poses.dim() == 3
     assert capsules.activations.shape == capsules.poses.shape[:2]
     assert capsules.poses.shape[0] == 3
-    assert capsules.poses.shape[1] == classes or not model.classifies
+    assert capsules.poses.shape[1] == classes or not model.is_classifier
     if model.decoder is not None:
         assert model.decode(capsules, torch.zeros(3, dtype=torch.long, device="meta")).shape == images.shape
 
 
 @pytest.mark.parametrize("classes", [1, 4])
 @by_name
-def test_the_gradient_reaches_every_parameter(name: str, classes: int) -> None:
+def test_every_parameter_gets_a_gradient(name: str, classes: int) -> None:
     torch.manual_seed(0)
     model = create_model(name, image_shape=(2, 21, 20), num_classes=classes)
     loss = loss_of(model, torch.rand(4, 2, 21, 20), torch.arange(4) % classes)
     loss.backward()
     assert loss.isfinite()
     # A loss that compares classes has nothing to say about one alone.
-    silent = classes == 1 and model.loss != "margin"
+    silent = classes == 1 and model.default_loss != "margin"
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
@@ -65,7 +66,7 @@ def test_the_gradient_reaches_every_parameter(name: str, classes: int) -> None:
 
 
 @by_name
-def test_a_sample_is_seen_alone(name: str) -> None:
+def test_samples_are_independent(name: str) -> None:
     torch.manual_seed(0)
     model = create_model(name, image_shape=(1, 20, 20), num_classes=3).eval()
     images = torch.rand(3, 1, 20, 20)
@@ -78,7 +79,7 @@ def test_a_sample_is_seen_alone(name: str) -> None:
 
 
 @by_name
-def test_activations_are_probabilities_also_on_black_and_white(name: str) -> None:
+def test_activations_of_black_and_white_images(name: str) -> None:
     model = create_model(name, image_shape=(1, 20, 20), num_classes=3)
     for mode in (True, False):
         model.train(mode)
@@ -89,7 +90,7 @@ def test_activations_are_probabilities_also_on_black_and_white(name: str) -> Non
 
 
 @by_name
-def test_weights_go_out_and_come_back(name: str) -> None:
+def test_state_dict_round_trip(name: str) -> None:
     first, second = (create_model(name, image_shape=(1, 20, 20), num_classes=3).eval() for _ in range(2))
     images = torch.rand(2, 1, 20, 20)
     with torch.no_grad():
@@ -99,7 +100,7 @@ def test_weights_go_out_and_come_back(name: str) -> None:
 
 
 @by_name
-def test_one_step_of_learning_lowers_the_loss(name: str) -> None:
+def test_one_step_lowers_the_loss(name: str) -> None:
     torch.manual_seed(0)
     # A small step in double precision: a loss of any scale falls, if by less than a single rounding.
     model = create_model(name, image_shape=(1, 20, 20), num_classes=2).eval().double()
@@ -112,23 +113,65 @@ def test_one_step_of_learning_lowers_the_loss(name: str) -> None:
 
 
 @by_name
-def test_a_trace_or_a_reason_why_not(name: str) -> None:
+def test_trace(name: str) -> None:
     model = create_model(name, image_shape=(1, 20, 20), num_classes=3).eval()
     images = torch.rand(2, 1, 20, 20)
     if type(model).trace is ImageModel.trace:
-        with pytest.raises(ConfigError, match=f"^trace: expected a model with routing, got {type(model).__name__}"):
+        with raises_about(ConfigError, "trace:", f"got {type(model).__name__}"):
             model.trace(images)
     else:
         torch.testing.assert_close(model.trace(images).routed.poses, model(images).poses)
 
 
 @by_name
-def test_a_model_names_a_loss(name: str) -> None:
-    assert create_model(name, image_shape=(1, 20, 20)).loss in LOSSES
+def test_stages(name: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, image_shape=(1, 20, 24), num_classes=3).eval()
+    images = torch.rand(2, 1, 20, 24)
+    with torch.no_grad():
+        maps, children, classes = model.stem(images), model.features(images), model(images)
+        assert len(maps) == 2
+        # With a concurrent schedule a call of the head is one iteration of several.
+        if not (isinstance(model, AttentionCapsNet) and model.schedule == "concurrent"):
+            torch.testing.assert_close(model.head(children).flatten().poses, classes.poses)
+        if model.class_router is None:
+            assert type(model).trace is ImageModel.trace
+            assert model.class_bias is None
+            return
+        votes = model.trace(images).votes
+    assert children.flatten().poses.shape[:2] == votes.shape[:2]
+    assert model.class_bias is None or model.class_bias.shape == classes.poses.shape[1:]
+
+
+@by_name
+def test_grid(name: str) -> None:
+    model = create_model(name, image_shape=(1, 20, 27), num_classes=3).eval()
+    children, grid = model.features(torch.rand(1, 1, 20, 27)), model.grid()
+    if model.class_router is None or children.poses.dim() == 3:
+        assert grid is None
+        return
+    assert grid is not None
+    assert tuple(map(len, grid)) == children.poses.shape[1:3]
+    for axis in grid:
+        assert list(axis) == sorted(axis)
+        assert axis[0] > 0
+        assert axis[-1] < 1
+        # The positions are centred, up to what a stride leaves over at the end.
+        assert abs(axis[0] - (1 - axis[-1])) < 0.2
+
+
+def test_base_class_has_no_features() -> None:
+    with pytest.raises(NotImplementedError, match="ImageModel"):
+        ImageModel((1, 8, 8), 2).features(torch.zeros(1, 1, 8, 8))
+
+
+@by_name
+def test_default_loss_is_registered(name: str) -> None:
+    assert create_model(name, image_shape=(1, 20, 20)).default_loss in LOSSES
 
 
 def refusal(name: str, shape: tuple[int, int, int]) -> str:
-    """What a model says about images of this shape, or nothing where it takes them."""
+    """Return the message of the ShapeError for images of this shape, or "" if the model accepts them."""
     try:
         with torch.device("meta"):
             assert len(create_model(name, shape, 2)(torch.zeros(2, *shape)).activations) == 2
@@ -139,13 +182,13 @@ def refusal(name: str, shape: tuple[int, int, int]) -> str:
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 8, 40), (1, 40, 8), (3, 16, 16)])
 @by_name
-def test_small_images_are_taken_or_the_least_size_is_said(name: str, shape: tuple[int, int, int]) -> None:
-    said = refusal(name, shape)
-    if said:
-        words = re.fullmatch(r"image_shape: expected height and width of at least (\d+), got \((.*)\)", said)
-        assert words is not None, said
-        assert words[2] == ", ".join(map(str, shape))
-        least = int(words[1])
+def test_small_images(name: str, shape: tuple[int, int, int]) -> None:
+    message = refusal(name, shape)
+    if message:
+        found = re.match(r"image_shape: .* at least (\d+), got \((.*?)\)", message)
+        assert found is not None, message
+        assert found[2] == ", ".join(map(str, shape))
+        least = int(found[1])
         assert refusal(name, (shape[0], least, least)) == ""
         assert refusal(name, (shape[0], least, least - 1)) != ""
         assert refusal(name, (shape[0], least - 1, least)) != ""
@@ -158,28 +201,28 @@ def test_images_of_another_shape(name: str, shape: tuple[int, ...]) -> None:
     if model.any_size and shape == (2, 1, 20, 21):
         assert len(model(torch.zeros(shape)).activations) == 2
         return
-    words = "1, H, W" if model.any_size else "1, 20, 20"
-    with pytest.raises(ShapeError, match=rf"^images: expected \[B, {words}\], got "):
+    expected = "[B, 1, H, W]" if model.any_size else "[B, 1, 20, 20]"
+    with raises_about(ShapeError, "images:", expected, f"got {shape}"):
         model(torch.zeros(shape))
 
 
 @by_name
-def test_a_model_of_any_size_knows_its_least_size(name: str) -> None:
+def test_min_size(name: str) -> None:
     with torch.device("meta"):
         model = create_model(name, image_shape=(1, 20, 20)).eval()
         if not model.any_size:
             return
-        for height, width in ((model.least, 33), (33, model.least)):
+        for height, width in ((model.min_size, 33), (33, model.min_size)):
             assert model(torch.zeros(2, 1, height, width)).activations.shape == (2, 10)
-        with pytest.raises(ShapeError, match=rf"^images: expected height and width of at least {model.least}, got"):
-            model(torch.zeros(2, 1, 33, model.least - 1))
+        with raises_about(ShapeError, "images:", f"at least {model.min_size}"):
+            model(torch.zeros(2, 1, 33, model.min_size - 1))
 
 
 @by_name
-def test_an_objective_or_classes(name: str) -> None:
+def test_objective(name: str) -> None:
     model = create_model(name, image_shape=(1, 20, 20))
-    if model.classifies:
-        with pytest.raises(ConfigError, match=r"^objective: expected a model that does not classify, got"):
+    if model.is_classifier:
+        with raises_about(ConfigError, "objective:", f"got {type(model).__name__}"):
             model.objective(torch.zeros(1, 1, 20, 20))
     else:
         # The same draws give the same value, so that epochs can be compared.
@@ -190,42 +233,42 @@ def test_an_objective_or_classes(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [(28, 28), (1, 1, 28, 28), (0, 28, 28), (1, -1, 28)])
 @by_name
-def test_an_image_shape_that_is_none(name: str, shape: tuple[int, int, int]) -> None:
-    with pytest.raises(ShapeError, match=r"^image_shape: expected \(channels, height, width\), got "):
+def test_invalid_image_shape(name: str, shape: tuple[int, int, int]) -> None:
+    with raises_about(ShapeError, "image_shape:", "(channels, height, width)", f"got {shape}"):
         create_model(name, image_shape=shape)
 
 
 @by_name
 def test_no_classes(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^num_classes: expected a count of at least 1, got 0$"):
+    with raises_about(ConfigError, "num_classes:", "at least 1", "got 0"):
         create_model(name, num_classes=0)
 
 
-def test_sizes_are_checked_for_a_model_made_by_hand() -> None:
-    with pytest.raises(ShapeError, match="image_shape: expected"):
+def test_base_class_checks_sizes() -> None:
+    with raises_about(ShapeError, "image_shape:", "got (28, 28)"):
         ImageModel((28, 28), 10)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match="num_classes: expected"):
+    with raises_about(ConfigError, "num_classes:", "got 0"):
         ImageModel((1, 28, 28), 0)
 
 
 @by_name
-def test_an_unknown_option(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^unknown option 'droput' of model '{name}'; "):
+def test_unknown_option(name: str) -> None:
+    with raises_about(ConfigError, "unknown option 'droput'", f"model '{name}'"):
         create_model(name, droput=0.1)
 
 
-def test_an_unknown_model() -> None:
-    with pytest.raises(UnknownNameError, match=r"^unknown model 'capsnett'; did you mean 'capsnet'\?$"):
+def test_unknown_model() -> None:
+    with raises_about(UnknownNameError, "unknown model 'capsnett'", "capsnet"):
         create_model("capsnett")
 
 
 def test_decode_without_decoder() -> None:
     model = create_model("cnn_small")
-    with pytest.raises(ConfigError, match=r"^decode: expected a model with a decoder, got CNN without one$"):
+    with raises_about(ConfigError, "decode:", "got CNN without one"):
         model.decode(model(torch.zeros(1, 1, 28, 28)))
 
 
-def test_decode_follows_the_labels_and_without_them_the_winner() -> None:
+def test_decode_with_and_without_labels() -> None:
     torch.manual_seed(0)
     model = create_model("capsnet_small", num_classes=3).eval()
     with torch.no_grad():
@@ -235,22 +278,22 @@ def test_decode_follows_the_labels_and_without_them_the_winner() -> None:
         assert not torch.allclose(model.decode(capsules), model.decode(capsules, (winner + 1) % 3))
 
 
-def test_lists_and_patterns() -> None:
+def test_list_models() -> None:
     assert {"capsnet", "capsnet_small", "cnn_baseline", "cnn_small"} <= set(NAMES)
     assert list_models("cnn_*") == [name for name in NAMES if name.startswith("cnn_")]
 
 
-def test_a_model_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_register_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODELS, "_items", dict(MODELS._items))
 
     @register_model("mine")
     def mine(image_shape: tuple[int, int, int], num_classes: int, *, depth: int = 1) -> ImageModel:
         model = ImageModel(image_shape, num_classes)
-        model.loss = f"depth {depth}"
+        model.default_loss = f"depth {depth}"
         return model
 
     assert "mine" in list_models()
-    assert create_model("mine", depth=3).loss == "depth 3"
+    assert create_model("mine", depth=3).default_loss == "depth 3"
 
 
 def test_make_decoder() -> None:
@@ -258,15 +301,15 @@ def test_make_decoder() -> None:
     assert make_decoder("none", 10, 16, (1, 28, 28)) is None
     assert isinstance(make_decoder("mlp", 10, 16, (1, 28, 28)), MLPDecoder)
     assert isinstance(make_decoder("deconv", 10, 16, (1, 28, 28), channels=(4, 4, 4)), DeconvDecoder)
-    with pytest.raises(UnknownNameError, match="unknown decoder 'deconf'; did you mean 'deconv'"):
+    with raises_about(UnknownNameError, "unknown decoder 'deconf'", "deconv"):
         make_decoder("deconf", 10, 16, (1, 28, 28))
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(28, 9, 1), (20, 9, 2), (21, 5, 2), (5, 5, 3), (12, 5, 3)])
-def test_conv_size_is_what_a_convolution_gives(size: int, kernel: int, stride: int) -> None:
+def test_conv_size(size: int, kernel: int, stride: int) -> None:
     assert conv_size(size, kernel, stride) == torch.nn.Conv1d(1, 1, kernel, stride)(torch.zeros(1, 1, size)).shape[-1]
 
 
-def test_conv_size_where_the_kernel_does_not_fit() -> None:
+def test_conv_size_of_a_kernel_that_does_not_fit() -> None:
     assert conv_size(4, 5, 1) == 0
     assert conv_size(3, 9, 2) < 1

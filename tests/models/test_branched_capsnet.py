@@ -4,18 +4,26 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from raising import raises_about
 from torchcaps.data import load_data, to_float
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import BranchedCapsNet, create_model
 from torchcaps.nn import MarginLoss
+from torchcaps.types import Capsules
 
 
 def branched(**options: Any) -> BranchedCapsNet:
     model = create_model("branched_capsnet", **options)
     assert isinstance(model, BranchedCapsNet)
     return model.eval()
+
+
+def parts_of(model: BranchedCapsNet, images: Tensor) -> list[Capsules]:
+    """The class capsules of each branch."""
+    maps = model.stem(images)
+    return [layer(branch(maps)) for branch, layer in zip(model.branches, model.head, strict=True)]
 
 
 def parameters(model: nn.Module) -> int:
@@ -32,8 +40,7 @@ def test_a_class_is_as_long_as_its_parts_together() -> None:
     torch.manual_seed(0)
     model, images = branched(branches=3), torch.rand(2, 1, 28, 28)
     with torch.no_grad():
-        whole, maps = model(images), model.trunk(images)
-        parts = [branch(maps) for branch in model.branches]
+        whole, parts = model(images), parts_of(model, images)
     assert whole.poses.shape == (2, 10, 24)
     for number, part in enumerate(parts):
         torch.testing.assert_close(whole.poses[..., 8 * number : 8 * number + 8], part.poses / 3**0.5)
@@ -46,8 +53,8 @@ def test_activations_that_are_not_lengths() -> None:
     torch.manual_seed(0)
     model, images = branched(num_classes=3, routing="em"), torch.rand(2, 1, 28, 28)
     with torch.no_grad():
-        whole, maps = model(images), model.trunk(images)
-        squares = torch.stack([branch(maps).activations for branch in model.branches]).square()  # [2, B, J]
+        whole = model(images)
+        squares = torch.stack([part.activations for part in parts_of(model, images)]).square()  # [2, B, J]
     torch.testing.assert_close(whole.activations, squares.mean(dim=0).sqrt())
     assert whole.activations.max() <= 1
 
@@ -56,8 +63,9 @@ def test_the_trace_is_that_of_all_branches() -> None:
     torch.manual_seed(0)
     model, images = branched(num_classes=3, routing={"name": "dynamic", "iters": 2}), torch.rand(2, 1, 28, 28)
     with torch.no_grad():
-        trace, maps = model.trace(images), model.trunk(images)
-        parts = [branch.trace(maps) for branch in model.branches]  # pyright: ignore[reportCallIssue]
+        trace, maps = model.trace(images), model.stem(images)
+        pairs = zip(model.branches, model.head, strict=True)
+        parts = [layer.trace(branch(maps)) for branch, layer in pairs]  # pyright: ignore[reportCallIssue]
     assert trace.votes.shape == (2, 24, 3, 16)
     assert trace.coupling.shape == trace.logits.shape == (2, 2, 24, 3)
     for number, part in enumerate(parts):
@@ -72,18 +80,18 @@ def test_the_trace_is_that_of_all_branches() -> None:
 
 
 def test_each_branch_routes_by_itself() -> None:
-    routers = {id(module.head.routing) for module in branched(branches=3).branches}  # pyright: ignore
+    routers = {id(layer.routing) for layer in branched(branches=3).head}
     assert len(routers) == 3
 
 
 @pytest.mark.parametrize("branches", [0, -1, 1.5, True])
 def test_branches_are_counted(branches: object) -> None:
-    with pytest.raises(ConfigError, match=rf"^branches: expected a count of at least 1, got {branches}$"):
+    with raises_about(ConfigError, "branches:", "at least 1", f"got {branches}"):
         create_model("branched_capsnet", branches=branches)
 
 
 def test_too_small_says_how_large() -> None:
-    with pytest.raises(ShapeError, match=r"^image_shape: expected height and width of at least 5, got \(1, 28, 4\)$"):
+    with raises_about(ShapeError, "image_shape:", "at least 5", "got (1, 28, 4)"):
         create_model("branched_capsnet", image_shape=(1, 28, 4))
 
 
@@ -98,6 +106,5 @@ def test_every_branch_learns_digits_from_the_loss_of_the_whole() -> None:
         capsules = model(images)
         loss(capsules, labels).backward()
         optimiser.step()
-    answers = [model(images), *(branch(model.trunk(images)) for branch in model.branches)]
-    for capsules in answers:
+    for capsules in [model(images), *parts_of(model, images)]:
         assert (capsules.activations.argmax(-1) == labels).float().mean() > 0.7

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from raising import raises_about
 from torchcaps.data import load_data, to_float
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import EfficientCapsNet, create_model
@@ -29,7 +30,7 @@ def test_parameters_of_the_residual_network() -> None:
 
 @pytest.mark.parametrize("blocks", [-1, 1.0, True])
 def test_blocks_are_counted(blocks: object) -> None:
-    with pytest.raises(ConfigError, match=rf"^blocks: expected a count of residual blocks, got {blocks}$"):
+    with raises_about(ConfigError, "blocks:", f"got {blocks}"):
         create_model("residual_capsnet", blocks=blocks)
 
 
@@ -62,7 +63,7 @@ def test_other_routers() -> None:
 
 
 def test_too_small_says_how_large() -> None:
-    with pytest.raises(ShapeError, match=r"^image_shape: expected height and width of at least 11, got \(1, 10, 28\)$"):
+    with raises_about(ShapeError, "image_shape:", "at least 11", "got (1, 10, 28)"):
         create_model("efficient_capsnet", image_shape=(1, 10, 28))
 
 

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 import torch
 
+from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import MatrixCapsNet, create_model
 from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
@@ -40,7 +41,7 @@ def test_poses_that_are_vectors():
 
 
 def test_poses_of_an_unknown_kind():
-    with pytest.raises(ConfigError, match=r"^pose: expected one of matrix, vector, got 'vectors'$"):
+    with raises_about(ConfigError, "pose:", "got 'vectors'"):
         create_model("matrix_capsnet_small", (1, 17, 17), 3, pose="vectors")
 
 
@@ -114,7 +115,7 @@ def test_it_learns_two_patterns_with_finite_gradients_at_every_step():
 
 
 def test_errors_name_the_argument():
-    with pytest.raises(ShapeError, match=r"image_shape: expected height and width of at least 17, got \(1, 16, 20\)"):
+    with raises_about(ShapeError, "image_shape:", "at least 17", "got (1, 16, 20)"):
         create_model("matrix_capsnet_small", image_shape=(1, 16, 20))
-    with pytest.raises(ShapeError, match=r"image_shape: expected height and width of at least 4, got \(1, 3, 9\)"):
+    with raises_about(ShapeError, "image_shape:", "at least 4", "got (1, 3, 9)"):
         create_model("cnn_smallnorb", image_shape=(1, 3, 9))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchcaps as tc
+from raising import raises_about
 from shipping import card_table, ship
 from torchcaps.errors import CheckpointError, ConfigError, UnknownNameError
 from torchcaps.models import pretrained
@@ -26,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_weights_there_is_nothing_to_list(folder: Path) -> None:
     assert tc.list_pretrained() == []
     for ask in (lambda: tc.pretrained_card("mnist"), lambda: tc.create_model("capsnet_small", pretrained="mnist")):
-        with pytest.raises(UnknownNameError, match=r"^unknown pretrained weights 'mnist'; none is known$"):
+        with raises_about(UnknownNameError, "unknown pretrained weights 'mnist'", "none"):
             ask()
 
 
@@ -35,7 +36,7 @@ def test_weights_are_listed_by_name(folder: Path) -> None:
     ship(folder, "multimnist", model="cnn_small", options={})
     assert tc.list_pretrained() == ["mnist", "multimnist"]
     assert tc.list_pretrained("multi*") == ["multimnist"]
-    with pytest.raises(UnknownNameError, match=r"^unknown pretrained weights 'mnits'; did you mean 'mnist'\?$"):
+    with raises_about(UnknownNameError, "unknown pretrained weights 'mnits'", "mnist"):
         tc.pretrained_card("mnits")
 
 
@@ -47,7 +48,7 @@ def test_a_card_says_all_that_was_written(folder: Path) -> None:
             assert getattr(card, name) == value
     assert card.recipe["model"]["name"] == "capsnet_small"
     assert (card.name, card.weights, card.embedded_accuracy) == ("mnist", folder / "mnist.safetensors", None)
-    assert card.about == "capsnet_small on mnist, 99.12% of the test images right"
+    assert card.about == "capsnet_small on mnist, test accuracy 99.12%"
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -72,31 +73,27 @@ def test_what_agrees_may_be_given(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "named"),
     [
-        (
-            {"image_shape": (3, 32, 32)},
-            r"image_shape: expected \(1, 28, 28\) or .*'mnist'.*, got \(3, 32, 32\)",
-        ),
-        ({"num_classes": 5}, r"num_classes: expected 10 or nothing, .*, got 5"),
-        ({"routing": "em"}, r"routing: expected {'name': 'dynamic', 'iters': 2} or nothing, .*, got 'em'"),
-        ({"decoder": "mlp"}, r"decoder: expected 'deconv' or nothing, .*, got 'mlp'"),
-        ({"decodr": "mlp"}, r"unknown option 'decodr' of model 'capsnet_small'; did you mean 'decoder'\?"),
+        ({"image_shape": (3, 32, 32)}, ["image_shape:", (1, 28, 28), "got (3, 32, 32)", "'mnist'"]),
+        ({"num_classes": 5}, ["num_classes:", "expected 10", "got 5"]),
+        ({"routing": "em"}, ["routing:", {"name": "dynamic", "iters": 2}, "got 'em'"]),
+        ({"decoder": "mlp"}, ["decoder:", "expected 'deconv'", "got 'mlp'"]),
+        ({"decodr": "mlp"}, ["unknown option 'decodr'", "'capsnet_small'", "'decoder'"]),
     ],
 )
-def test_what_contradicts_is_told(folder: Path, given: dict, words: str) -> None:
+def test_options_that_contradict_the_weights(folder: Path, given: dict, named: list) -> None:
     ship(folder, "mnist")
-    with pytest.raises(ConfigError, match=f"^{words}$"):
+    with raises_about(ConfigError, *named):
         tc.create_model("capsnet_small", pretrained="mnist", **given)
 
 
-def test_weights_of_another_network_are_told(folder: Path) -> None:
+def test_weights_of_another_network(folder: Path) -> None:
     ship(folder, "mnist")
-    begin = "pretrained: expected weights of cnn_small, got 'mnist', which are those of capsnet_small; "
-    with pytest.raises(ConfigError, match=f"^{begin}shipped are 'mnist' of capsnet_small$"):
+    with raises_about(ConfigError, "pretrained:", "cnn_small", "got 'mnist'", "'mnist' of capsnet_small"):
         tc.create_model("cnn_small", pretrained="mnist")
     ship(folder, "digits", model="cnn_small", options={}, data={"name": "digits", "options": {}})
-    with pytest.raises(ConfigError, match=f"^{begin}shipped for it: 'digits'$"):
+    with raises_about(ConfigError, "pretrained:", "got 'mnist'", "bundled for it: 'digits'"):
         tc.create_model("cnn_small", pretrained="mnist")
 
 
@@ -125,20 +122,20 @@ def test_a_damaged_card_is_told(folder: Path, text: str | bytes | None) -> None:
         file.unlink()
     else:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(CheckpointError, match=r"^pretrained: expected the card of 'mnist', got '.*mnist\.toml' \("):
+    with raises_about(CheckpointError, "pretrained:", "'mnist'", "mnist.toml"):
         tc.pretrained_card("mnist")
 
 
 def test_a_card_with_an_unknown_key_is_told(folder: Path) -> None:
     ship(folder, "mnist", colour="blue")
-    with pytest.raises(CheckpointError, match=r"unexpected keyword argument 'colour'"):
+    with raises_about(CheckpointError, "pretrained:", "'colour'"):
         tc.pretrained_card("mnist")
 
 
 def test_weights_that_are_none_are_told(folder: Path) -> None:
     ship(folder, "mnist")
     (folder / "mnist.safetensors").write_bytes(b"\x80\x02}q\x00.")
-    with pytest.raises(CheckpointError, match=r"^weights: expected a safetensors file, got '.*mnist\.safetensors'"):
+    with raises_about(CheckpointError, "weights:", "mnist.safetensors"):
         tc.create_model("capsnet_small", pretrained="mnist")
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from raising import raises_about
 from torchcaps.errors import CheckpointError
 from torchcaps.models._weights import load_weights, save_weights
 
@@ -28,7 +29,7 @@ def test_not_safetensors(tmp_path, content):
     file = tmp_path / "w.safetensors"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"weights: expected a safetensors file, got '.*w.safetensors' \("):
+    with raises_about(CheckpointError, "weights:", "w.safetensors"):
         load_weights(nn.Linear(3, 2), file)
 
 
@@ -36,20 +37,19 @@ def test_cut_short(tmp_path):
     file = tmp_path / "w.safetensors"
     save_weights(nn.Linear(30, 20), file)
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(CheckpointError, match="weights: expected a safetensors file"):
+    with raises_about(CheckpointError, "weights:", "safetensors"):
         load_weights(nn.Linear(30, 20), file)
 
 
 def test_wrong_names_and_shapes(tmp_path):
     file = tmp_path / "w.safetensors"
     save_weights({"weight": torch.zeros(2, 4), "bais": torch.zeros(2)}, file)
-    expected = r"expected those of Linear, got '.*' \(no 'bias'; unknown 'bais'; did you mean 'bias'\?; 'weight' is"
-    with pytest.raises(CheckpointError, match=expected):
+    with raises_about(CheckpointError, "weights:", "Linear", "no 'bias'", "unknown 'bais'", "'weight' is (2, 4)"):
         load_weights(nn.Linear(3, 2), file)
 
 
 def test_many_problems_are_counted(tmp_path):
     file = tmp_path / "w.safetensors"
     save_weights({}, file)
-    with pytest.raises(CheckpointError, match="; and 1 more"):
+    with raises_about(CheckpointError, "weights:", "1 more"):
         load_weights(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), file)

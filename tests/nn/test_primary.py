@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import ShapeError
+from raising import raises_about
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import PrimaryCaps2d
 from torchcaps.ops import squash
 
@@ -43,5 +44,16 @@ def test_gradient() -> None:
 
 
 def test_wrong_axes() -> None:
-    with pytest.raises(ShapeError, match=r"^features: expected \[B, C, H, W\], got \(2, 9, 9\) \(3 axes\)$"):
+    with raises_about(ShapeError, "features", "(2, 9, 9) (3 axes)"):
         PrimaryCaps2d(2, 3, 4)(torch.zeros(2, 9, 9))
+
+
+@pytest.mark.parametrize("form", ["standard", "half", "exponential"])
+def test_squash_form(form) -> None:
+    torch.manual_seed(0)
+    layer = PrimaryCaps2d(3, 2, 4, kernel_size=3, stride=1, squash=form)
+    features = torch.randn(2, 3, 5, 5)
+    maps = layer.conv(features).permute(0, 2, 3, 1).unflatten(-1, (2, 4))
+    torch.testing.assert_close(layer(features).poses, squash(maps, form=form))
+    with raises_about(ConfigError, "squash", "'cubic'"):
+        PrimaryCaps2d(3, 2, 4, squash="cubic")  # pyright: ignore[reportArgumentType]

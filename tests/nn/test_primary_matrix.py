@@ -1,6 +1,6 @@
-import pytest
 import torch
 
+from raising import raises_about
 from torchcaps.errors import ShapeError
 from torchcaps.nn import PrimaryMatrixCaps2d
 
@@ -19,5 +19,5 @@ def test_a_pose_is_made_of_the_channels_of_one_type_at_one_position():
 
 
 def test_errors_name_the_argument():
-    with pytest.raises(ShapeError, match=r"features: expected \[B, C, H, W\], got \(1, 2, 2\) \(3 axes\)"):
+    with raises_about(ShapeError, "features", "(1, 2, 2) (3 axes)"):
         PrimaryMatrixCaps2d(1, 3)(torch.zeros(1, 2, 2))

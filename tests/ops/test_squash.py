@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raising import raises_about
 from torchcaps.errors import ConfigError
-from torchcaps.ops import squash
+from torchcaps.ops import squash, squashed_length
 from torchcaps.ops.squash import SquashForm
 
 FORMS = get_args(SquashForm)
@@ -82,5 +83,16 @@ def test_longer_stays_longer(form: SquashForm) -> None:
 
 
 def test_unknown_form() -> None:
-    with pytest.raises(ConfigError, match=r"^form: expected one of standard, half, exponential, got 'cubic'"):
+    with raises_about(ConfigError, "squash", "'cubic'"):
         squash(torch.zeros(2), form="cubic")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("form", ["standard", "half", "exponential"])
+def test_squashed_length_is_the_length_of_the_squashed(form) -> None:
+    vectors = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(squashed_length(vectors, form=form), squash(vectors, form=form).norm(dim=-1))
+    assert torch.autograd.gradcheck(lambda v: squashed_length(v, form=form), vectors)
+    zero = torch.zeros(3, requires_grad=True)
+    squashed_length(zero, form=form).backward()
+    assert zero.grad is not None
+    assert zero.grad.isfinite().all()

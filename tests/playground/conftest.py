@@ -1,4 +1,4 @@
-"""A playground on a free port of the loopback, and a page in a real browser that leaves nothing unnoticed."""
+"""A playground on a free port of the loopback interface, and a page in a real browser."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import torch
-import uvicorn
 from PIL import Image
 
 from torchcaps.data import load_data
 from torchcaps.models import create_model
-from torchcaps.playground import Network, address_of, create_app, listen, open_network
-from torchcaps.playground.network import in_turn
-from torchcaps.playground.server import config
+from torchcaps.playground import PlaygroundNetwork, create_app, open_network
+from torchcaps.playground.network import interleave_classes
+from torchcaps.serving import address_of, listen, make_server
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "playground"
 FLAGS = [
@@ -37,21 +36,23 @@ FLAGS = [
 
 
 @pytest.fixture(scope="session")
-def network() -> Network:
-    """A network with fresh weights; for pictures the shipped one, or the run that TORCHCAPS_PLAY_RUN names."""
+def network() -> PlaygroundNetwork:
+    """An untrained network; for screenshots the pretrained one, or the run in TORCHCAPS_PLAY_RUN."""
     run = os.environ.get("TORCHCAPS_PLAY_RUN", "")
     if run or os.environ.get("TORCHCAPS_PICTURES"):
         return open_network(None if run in ("", "shipped") else run)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()
-    return Network("fresh", "capsnet_small with fresh weights", model, in_turn(load_data("digits", "test")), cnn)
+    return PlaygroundNetwork(
+        "fresh", "capsnet_small with fresh weights", model, interleave_classes(load_data("digits", "test")), cnn
+    )
 
 
-def start(network: Network) -> Iterator[str]:
-    """Serve in a thread: gives the address, and stops at the end."""
+def start(network: PlaygroundNetwork) -> Iterator[str]:
+    """Serve in a thread, yield the address, and stop."""
     with listen("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(config(create_app(network)))
+        server = make_server(create_app(network))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:
@@ -63,15 +64,15 @@ def start(network: Network) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def url(network: Network) -> Iterator[str]:
+def url(network: PlaygroundNetwork) -> Iterator[str]:
     """The address of a running playground."""
     yield from start(network)
 
 
-# Not for the whole session: as long as playwright is there, an event loop runs, and no test could start its own.
+# Not for the whole session: playwright runs an event loop, and no other test could start its own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium of the system, without a window; skipped where it or playwright is missing."""
+    """The system's Chromium without a window; tests are skipped without it or playwright."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("playwright is not installed")
@@ -87,14 +88,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, url: str) -> Iterator[Any]:
-    """A page at the playground; the test fails on a console error, a page error or a request that leaves loopback."""
+    """A page of the playground; a console error, a page error or a request to another host fails the test."""
     context = browser.new_context(base_url=url, viewport={"width": 1180, "height": 860})
     page = context.new_page()
     page.set_default_timeout(15_000)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: None if is_local(request.url) else wrong.append(f"left for {request.url}"))
+    page.on("request", lambda request: None if is_local(request.url) else wrong.append(f"request to {request.url}"))
     page.goto("/")
     page.wait_for_selector("html[data-ready=yes]")
     yield page
@@ -103,22 +104,22 @@ def page(browser: Any, url: str) -> Iterator[Any]:
 
 
 def is_local(address: str) -> bool:
-    """Whether a request stays on this machine, or goes nowhere at all."""
+    """Whether an address is on this machine or needs no request."""
     parts = urlsplit(address)
     return parts.scheme in ("data", "blob") or parts.hostname in ("127.0.0.1", "localhost", "::1")
 
 
 @pytest.fixture
 def picture(page: Any) -> Any:
-    """Save what a page shows for the docs, where TORCHCAPS_PICTURES asks for it; otherwise do nothing."""
+    """Save a screenshot for the docs if TORCHCAPS_PICTURES is set; otherwise do nothing."""
 
     def save(name: str) -> None:
         if os.environ.get("TORCHCAPS_PICTURES"):
             PICTURES.mkdir(parents=True, exist_ok=True)
-            # Bars and dots take a moment to get where they belong.
+            # Wait for the end of transitions.
             page.wait_for_timeout(600)
             taken = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
-            # The commonest colours as they are, the others as the nearest of these: a third of the bytes.
+            # A palette of the most frequent colours needs a third of the bytes.
             counted: Any = taken.getcolors(1 << 24)
             common = sorted(counted, reverse=True)[:256]
             palette = Image.new("P", (1, 1))
@@ -137,7 +138,7 @@ def client(url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def ask(client: httpx.Client) -> Any:
-    """POST to a panel and read the answer, which must be one."""
+    """POST to a panel and return the response, which must be 200."""
 
     def call(path: str, **body: Any) -> Any:
         answer = client.post(f"/api/{path}", json=body)
@@ -149,18 +150,18 @@ def ask(client: httpx.Client) -> Any:
 
 @pytest.fixture
 def refuse(client: httpx.Client) -> Any:
-    """POST to a panel what it cannot answer: the status and the sentence."""
+    """POST an invalid body to a panel and return status and error."""
 
     def call(path: str, **body: Any) -> tuple[int, str]:
         answer = client.post(f"/api/{path}", json=body)
         assert answer.status_code >= 400
-        assert set(answer.json()) == {"error"}
+        assert set(answer.json()) == {"error", "request_id"}
         return answer.status_code, answer.json()["error"]
 
     return call
 
 
 def unpack(images: dict[str, Any]) -> torch.Tensor:
-    """Images as the server sent them: bytes [count, height, width, channels]."""
+    """Decode images of the API: bytes [count, height, width, channels]."""
     shape = (images["count"], images["height"], images["width"], images["channels"])
     return torch.tensor(list(base64.b64decode(images["data"])), dtype=torch.uint8).view(shape)

@@ -1,4 +1,4 @@
-"""What the tests of the page share: its address, waiting for an answer, and what is on a canvas."""
+"""Helpers for tests of the page."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from urllib.parse import parse_qs
 import pytest
 
 READY = "html[data-ready=yes]"
+BACK, FORWARD = "[aria-label='One iteration back']", "[aria-label='One iteration on']"
 SEVEN = ((0.3, 0.25), (0.7, 0.25), (0.45, 0.8))
 
 
 def state(page: Any) -> dict[str, Any]:
-    """What the address says, once it has been written."""
+    """The state in the address, after it has been written."""
     page.wait_for_timeout(300)
     return {key: json.loads(values[0]) for key, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
 
 
 def until(page: Any, check: Callable[[], bool]) -> None:
-    """Wait for what an answer of the server will bring."""
+    """Wait for the effect of a response."""
     for _ in range(200):
         if check():
             return
         page.wait_for_timeout(50)
-    pytest.fail("it did not come")
+    pytest.fail("the expected state did not appear")
 
 
 def slow_down(page: Any, path: str, seconds: float) -> None:
-    """Let answers to the page's requests for this path come late, as on a busy machine."""
+    """Delay the responses to the page's requests for a path, as on a busy machine."""
     page.evaluate(
         """([path, wait]) => {
           const real = window.fetch;
@@ -53,12 +54,12 @@ def opened(page: Any, state: str) -> Any:
 
 
 def pixels(page: Any, canvas: str) -> str:
-    """What is on a canvas; it changes when the picture does."""
+    """The pixels of a canvas."""
     return page.locator(canvas).first.evaluate("canvas => canvas.toDataURL()")
 
 
 def changes(page: Any, canvas: str, action: Callable[[], Any]) -> None:
-    """The picture on a canvas becomes another one through what is done."""
+    """Check that an action changes the pixels of a canvas."""
     before = pixels(page, canvas)
     action()
     page.wait_for_function(

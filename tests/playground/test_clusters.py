@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from torchcaps.ops.em import inverse_temps
 from torchcaps.playground import clusters
-from torchcaps.playground.points import Options, Preset, cluster, preset
+from torchcaps.playground.cluster_points import ClusterOptions, PresetName, cluster, make_preset
 
 from .pages import slow_down, state, until
 
@@ -22,7 +22,7 @@ look = st.fixed_dictionaries(
         "routing": st.sampled_from(["em", "kmeans"]),
         "clusters": st.integers(1, 8),
         "iters": st.integers(1, 40),
-        "start": st.sampled_from(["spread", "noise", "equal"]),
+        "start": st.sampled_from(["k-means++", "random", "uniform"]),
         "seed": st.integers(0, 1_000_000),
         "covariance": st.sampled_from(["diagonal", "full"]),
         "schedule": st.sampled_from(["paper", "released", "linear", "constant"]),
@@ -32,12 +32,12 @@ look = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(asked=look)
-def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client, asked: dict[str, Any]) -> None:
-    response = client.post("/api/clusters/cluster", json=asked)
+@given(body=look)
+def test_valid_requests_give_finite_numbers(client: httpx.Client, body: dict[str, Any]) -> None:
+    response = client.post("/api/clusters/cluster", json=body)
     assert response.status_code == 200
     answer = response.json()
-    count, parents, iters = len(asked["points"]), asked.get("clusters", 3), asked.get("iters", 20)
+    count, parents, iters = len(body["points"]), body.get("clusters", 3), body.get("iters", 20)
     assert len(answer["iterations"]) == iters
     assert len(base64.b64decode(answer["responsibilities"])) == iters * count * parents
     for step in answer["iterations"]:
@@ -76,29 +76,27 @@ wrong = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(asked=look, change=wrong)
-def test_what_is_not_allowed_gets_a_sentence(
-    client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]
-) -> None:
-    response = client.post("/api/clusters/cluster", json=asked | change)
+@given(body=look, change=wrong)
+def test_invalid_requests(client: httpx.Client, body: dict[str, Any], change: dict[str, Any]) -> None:
+    response = client.post("/api/clusters/cluster", json=body | change)
     assert response.status_code == 422
     assert next(iter(change)) in response.json()["error"]
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-1e999"])
-def test_numbers_that_are_none_get_a_sentence(client: httpx.Client, literal: str) -> None:
+def test_non_finite_numbers_are_refused(client: httpx.Client, literal: str) -> None:
     body = f'{{"points": [[0, {literal}]]}}'
     response = client.post("/api/clusters/cluster", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 422
     assert "points.0.1" in response.json()["error"]
 
 
-@pytest.mark.parametrize("name", get_args(Preset))
-def test_a_preset_can_be_sent_back_as_it_came(client: httpx.Client, name: Preset) -> None:
+@pytest.mark.parametrize("name", get_args(PresetName))
+def test_preset_round_trip(client: httpx.Client, name: PresetName) -> None:
     known = client.post("/api/clusters/preset", json={"name": name}).json()
     answer = client.post("/api/clusters/cluster", json=known)
     assert answer.status_code == 200
-    trace = cluster(preset(name, 0).round(decimals=4), "em", Options(known["clusters"], 20))
+    trace = cluster(make_preset(name, 0).round(decimals=4), "em", ClusterOptions(known["clusters"], 20))
     last = answer.json()["iterations"][-1]
     torch.testing.assert_close(torch.tensor(last["activations"]), trace.activations[-1, 0].float(), atol=1e-4, rtol=0)
     shares = torch.frombuffer(bytearray(base64.b64decode(answer.json()["responsibilities"])), dtype=torch.uint8)
@@ -107,15 +105,15 @@ def test_a_preset_can_be_sent_back_as_it_came(client: httpx.Client, name: Preset
 
 
 @pytest.mark.parametrize("schedule", ["paper", "linear"])
-def test_the_temperature_is_that_of_the_schedule(schedule: Any) -> None:
-    answer = clusters.look(clusters.Look(points=[(0, 0), (1, 0)], iters=4, schedule=schedule))
+def test_temperature_schedule(schedule: Any) -> None:
+    answer = clusters.cluster_points(clusters.ClusterRequest(points=[(0, 0), (1, 0)], iters=4, schedule=schedule))
     assert tuple(step.inverse_temp for step in answer.iterations) == inverse_temps(schedule, 4)
 
 
-def test_a_diagonal_covariance_is_drawn_upright_and_a_full_one_leans() -> None:
-    points = [(x, y) for x, y in preset("stretched", 0).tolist()]
-    upright = clusters.look(clusters.Look(points=points, clusters=2))
-    leaning = clusters.look(clusters.Look(points=points, clusters=2, seed=1, covariance="full"))
+def test_covariance_kinds() -> None:
+    points = [(x, y) for x, y in make_preset("stretched", 0).tolist()]
+    upright = clusters.cluster_points(clusters.ClusterRequest(points=points, clusters=2))
+    leaning = clusters.cluster_points(clusters.ClusterRequest(points=points, clusters=2, seed=1, covariance="full"))
     assert all(xy == 0 for step in upright.iterations for _, xy, _ in step.covariances)
     assert all(abs(xy) > 0.01 for _, xy, _ in leaning.iterations[-1].covariances)
 
@@ -134,7 +132,7 @@ def choose(page: Any, label: str, value: str) -> None:
     page.locator(f".panel-clusters [aria-label='{label}']").select_option(value)
 
 
-def test_points_are_put_moved_and_taken_away(page: Any) -> None:
+def test_add_move_and_remove_points(page: Any) -> None:
     field = open_clusters(page)
     page.get_by_role("button", name="Clear").click()
     assert page.locator(".field .dot").count() == 0
@@ -157,7 +155,7 @@ def test_points_are_put_moved_and_taken_away(page: Any) -> None:
     until(page, lambda: page.locator(".field .dot").count() == 2)
 
 
-def test_a_point_that_is_dragged_out_of_the_field_stays_one(page: Any) -> None:
+def test_drag_out_of_the_plane(page: Any) -> None:
     field = open_clusters(page)
     page.get_by_role("button", name="Clear").click()
     box = field.bounding_box()
@@ -169,12 +167,12 @@ def test_a_point_that_is_dragged_out_of_the_field_stays_one(page: Any) -> None:
     page.mouse.up()
     assert page.locator(".field .dot").count() == 1
     assert float(page.locator(".field .dot").get_attribute("cy")) == pytest.approx(1, abs=1e-3)
-    # The next click is one again.
+    # The next click adds a point again.
     page.mouse.click(x, y)
     assert page.locator(".field .dot").count() == 2
 
 
-def test_ellipses_follow_a_point_while_it_is_dragged(page: Any) -> None:
+def test_ellipses_follow_a_drag(page: Any) -> None:
     field = open_clusters(page)
     page.get_by_role("button", name="Clear").click()
     box = field.bounding_box()
@@ -198,7 +196,7 @@ def test_ellipses_follow_a_point_while_it_is_dragged(page: Any) -> None:
     assert len(seen) > 3
 
 
-def test_an_answer_about_other_points_is_not_shown(page: Any) -> None:
+def test_outdated_response_is_not_shown(page: Any) -> None:
     field = open_clusters(page)
     slow_down(page, "clusters/cluster", 0.5)
     field.focus()
@@ -208,7 +206,7 @@ def test_an_answer_about_other_points_is_not_shown(page: Any) -> None:
     assert page.locator(".field .blob").count() == 0
 
 
-def test_a_finger_puts_a_point_and_takes_it_away(browser: Any, url: str) -> None:
+def test_touch_adds_and_removes_a_point(browser: Any, url: str) -> None:
     context = browser.new_context(base_url=url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
     page.goto("/")
@@ -218,16 +216,16 @@ def test_a_finger_puts_a_point_and_takes_it_away(browser: Any, url: str) -> None
     x, y = box["x"] + 100, box["y"] + 80
     page.touchscreen.tap(x, y)
     until(page, lambda: page.locator(".field .dot").count() == 1)
-    # Two taps are a double one only where no other came shortly before.
+    # A tap shortly before would make three taps.
     page.wait_for_timeout(600)
-    # As near as a finger comes.
+    # The precision of a finger.
     for _ in range(2):
         page.touchscreen.tap(x + 6, y + 6)
     until(page, lambda: page.locator(".field .dot").count() == 0)
     context.close()
 
 
-def test_an_empty_plane_has_nothing_to_step_through(page: Any) -> None:
+def test_empty_plane_has_no_stepper(page: Any) -> None:
     open_clusters(page)
     steps = page.locator(".panel-clusters .stepper")
     steps.locator("input").fill("4")
@@ -242,7 +240,7 @@ def test_an_empty_plane_has_nothing_to_step_through(page: Any) -> None:
     assert steps.get_by_role("button", name="Play").is_disabled()
 
 
-def test_keys_put_and_take_points(page: Any) -> None:
+def test_keyboard_adds_and_removes_points(page: Any) -> None:
     field = open_clusters(page)
     before = page.locator(".field .dot").count()
     field.focus()
@@ -257,7 +255,7 @@ def test_keys_put_and_take_points(page: Any) -> None:
     assert page.locator(".field .dot").count() == before
 
 
-def test_stepping_moves_the_ellipses_and_colours_the_points(page: Any) -> None:
+def test_stepping(page: Any) -> None:
     open_clusters(page)
     slider = page.locator(".panel-clusters .stepper input")
     until(page, lambda: page.locator(".panel-clusters .stepper output").inner_text() == "20 / 20")
@@ -275,7 +273,7 @@ def test_stepping_moves_the_ellipses_and_colours_the_points(page: Any) -> None:
     assert page.locator(".panel-clusters .stepper output").inner_text() == "2 / 20"
 
 
-def test_choices_that_mean_nothing_are_hidden(page: Any) -> None:
+def test_unused_options_are_hidden(page: Any) -> None:
     open_clusters(page)
     row = page.locator("[data-choice=gain]")
     assert not row.is_visible()
@@ -284,12 +282,12 @@ def test_choices_that_mean_nothing_are_hidden(page: Any) -> None:
     assert row.is_visible()
     assert not page.locator("[data-choice=covariance]").is_visible()
     until(page, lambda: activations(page) != before)
-    choose(page, "Start", "equal")
+    choose(page, "Start", "uniform")
     until(page, lambda: len(set(activations(page))) == 1)
     assert not page.locator("[data-choice=seed]").is_visible()
 
 
-def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
+def test_link_restores_the_view(page: Any, browser: Any) -> None:
     open_clusters(page)
     choose(page, "Points to begin with", "ring")
     until(page, lambda: page.locator(".field .disc").count() == 6)
@@ -297,7 +295,7 @@ def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
     page.locator(".panel-clusters .stepper input").fill("4")
     address = state(page)
     assert address["clusters.covariance"] == "full"
-    assert address["clusters.at"] == 4
+    assert address["clusters.iteration"] == 4
     shown = activations(page)
     other = browser.new_page()
     other.goto(page.url)
@@ -308,15 +306,17 @@ def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
     other.close()
 
 
-def test_a_broken_link_shows_points_all_the_same(page: Any) -> None:
-    page.goto("/#panel=%22clusters%22&clusters.points=%22abc%22&clusters.at=%22x%22&clusters.clusters=%22many%22")
+def test_broken_link(page: Any) -> None:
+    page.goto(
+        "/#panel=%22clusters%22&clusters.points=%22abc%22&clusters.iteration=%22x%22&clusters.clusters=%22many%22"
+    )
     page.reload()
     page.wait_for_selector(".field .disc")
     assert page.locator(".field .dot").count() == 94
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_shows_the_clusters(page: Any, theme: str) -> None:
+def test_phone_layout(page: Any, theme: str) -> None:
     page.set_viewport_size({"width": 340, "height": 700})
     page.goto(f"/#theme=%22{theme}%22")
     field = open_clusters(page)
@@ -326,7 +326,7 @@ def test_a_phone_shows_the_clusters(page: Any, theme: str) -> None:
     assert page.locator(".field .dot").count() == before + 1
 
 
-def test_pictures_for_the_docs(page: Any, picture: Any) -> None:
+def test_docs_screenshots(page: Any, picture: Any) -> None:
     open_clusters(page)
     assert len(activations(page)) == 3
     picture("clusters")

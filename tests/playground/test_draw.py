@@ -6,17 +6,17 @@ from typing import Any
 import torch
 
 from torchcaps.data import to_float
-from torchcaps.playground import Network
-from torchcaps.playground.draw import Look, look
-from torchcaps.playground.picture import Source
+from torchcaps.playground import PlaygroundNetwork
+from torchcaps.playground.draw import DrawRequest, predict
+from torchcaps.playground.images import SampleSource
 from torchcaps.types import Capsules
 
 from .conftest import unpack
 
 
 @torch.inference_mode()
-def test_every_capsule_gives_its_length_and_draws_alone(ask: Any, network: Network) -> None:
-    seen = ask("draw/look", source={"sample": 7})
+def test_lengths_and_reconstructions(ask: Any, network: PlaygroundNetwork) -> None:
+    seen = ask("draw/predict", source={"sample": 7})
     image = to_float(network.samples.images[7:8])
     capsules = network.model(image)
     assert torch.allclose(torch.tensor(seen["activations"]), capsules.activations[0], atol=1e-5)
@@ -28,31 +28,33 @@ def test_every_capsule_gives_its_length_and_draws_alone(ask: Any, network: Netwo
         assert (drawn[label, ..., 0] / 255 - alone[0, 0]).abs().max() < 0.01
 
 
-def test_a_drawing_is_looked_at_as_a_digit(ask: Any) -> None:
+def test_drawing_is_normalised(ask: Any) -> None:
     ink = base64.b64encode(bytes(255 * (40 <= n % 112 < 52) for n in range(112 * 112))).decode()
-    seen = ask("draw/look", source={"drawing": {"width": 112, "height": 112, "pixels": ink}})
+    seen = ask("draw/predict", source={"drawing": {"width": 112, "height": 112, "pixels": ink}})
     rows = (unpack(seen["image"])[0, ..., 0] > 100).any(dim=1)
     assert int(rows.sum()) == 20
 
 
-def test_two_samples_lie_on_top_of_each_other(ask: Any) -> None:
-    both, first = (ask("draw/look", source=source)["image"] for source in ({"sample": 3, "second": 5}, {"sample": 3}))
+def test_two_samples_are_overlaid(ask: Any) -> None:
+    both, first = (
+        ask("draw/predict", source=source)["image"] for source in ({"sample": 3, "second": 5}, {"sample": 3})
+    )
     assert unpack(both).sum() > 1.3 * unpack(first).sum()
 
 
-def test_samples_come_class_by_class(ask: Any, network: Network) -> None:
+def test_samples_are_interleaved(ask: Any, network: PlaygroundNetwork) -> None:
     some = ask("draw/samples", start=10, count=12)
     assert some["labels"] == [*range(10), 0, 1]
     assert torch.equal(unpack(some["images"])[1, ..., 0], network.samples.images[11, 0])
     assert ask("draw/samples", start=len(network.samples) + 5, count=3)["labels"] == []
 
 
-def test_a_sample_that_is_not_there_is_told(refuse: Any) -> None:
-    assert refuse("draw/look", source={"sample": 2000}) == (400, "sample: expected a number from 0 to 199, got 2000")
-    assert refuse("draw/look", source={"sample": 1, "second": 2000})[0] == 400
+def test_unknown_sample(refuse: Any) -> None:
+    assert refuse("draw/predict", source={"sample": 2000}) == (400, "sample: expected a number from 0 to 199, got 2000")
+    assert refuse("draw/predict", source={"sample": 1, "second": 2000})[0] == 400
 
 
-def test_without_a_decoder_nothing_is_drawn(network: Network) -> None:
+def test_no_decoder_no_reconstructions(network: PlaygroundNetwork) -> None:
     class Silent(torch.nn.Module):
         image_shape = (1, 28, 28)
         num_classes = 10
@@ -62,5 +64,5 @@ def test_without_a_decoder_nothing_is_drawn(network: Network) -> None:
             return Capsules(torch.zeros(1, 10, 4), torch.zeros(1, 10))
 
     silent: Any = Silent()
-    seen = look(Look(source=Source(sample=0)), Network("silent", "", silent, network.samples))
+    seen = predict(DrawRequest(source=SampleSource(sample=0)), PlaygroundNetwork("silent", "", silent, network.samples))
     assert seen.reconstructions is None

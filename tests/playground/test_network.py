@@ -10,65 +10,65 @@ import torch
 
 from shipping import ship
 from torchcaps import train
-from torchcaps.data import ImageData, load_data
-from torchcaps.data.drawn import DrawnData
-from torchcaps.data.image_data import Batch
+from torchcaps.data import InMemoryDataset, load_data
+from torchcaps.data.dataset import Batch
+from torchcaps.data.generated import GeneratedDataset
 from torchcaps.errors import ConfigError
 from torchcaps.models import create_model, pretrained
 from torchcaps.models._weights import save_weights
-from torchcaps.playground import Network, open_network
+from torchcaps.playground import PlaygroundNetwork, open_network
 from torchcaps.playground import network as module
-from torchcaps.playground.network import in_turn
-from torchcaps.playground.picture import Source
-from torchcaps.playground.routing import Ask, trace
+from torchcaps.playground.images import SampleSource
+from torchcaps.playground.network import interleave_classes
+from torchcaps.playground.routing import TraceRequest, trace
 from torchcaps.train import Recipe, Run, load_recipe
 
 # Seconds instead of minutes: an epoch on a handful of digits.
 QUICK = ("trainer.epochs=1", "data.batch_size=500", "optim.warmup=0", "trainer.accelerator=cpu")
 
 
-def test_samples_are_taken_class_by_class() -> None:
-    data = in_turn(load_data("digits", "test"), 45)
+def test_interleave_classes() -> None:
+    data = interleave_classes(load_data("digits", "test"), 45)
     assert data.labels.tolist() == list(range(10)) * 4
 
 
-def test_a_class_without_images_is_passed_over() -> None:
+def test_interleave_without_a_class() -> None:
     images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
-    data = ImageData("few", "test", images, torch.tensor([2, 0, 0, 2, 2]), ("a", "b", "c"), "here")
-    assert in_turn(data).labels.tolist() == [0, 2, 0, 2]
+    data = InMemoryDataset("few", "test", images, torch.tensor([2, 0, 0, 2, 2]), ("a", "b", "c"), "here")
+    assert interleave_classes(data).labels.tolist() == [0, 2, 0, 2]
 
 
-def test_an_image_of_two_things_counts_for_the_first() -> None:
+def test_interleave_by_first_label() -> None:
     def draw(numbers: torch.Tensor) -> Batch:
         images = torch.zeros(len(numbers), 1, 4, 4, dtype=torch.uint8)
         return Batch(images, torch.stack([numbers % 2, numbers % 3], dim=1), None, {})
 
-    drawn = in_turn(DrawnData("pairs", "test", ("a", "b", "c"), "here", 9, draw), 6)
+    drawn = interleave_classes(GeneratedDataset("pairs", "test", ("a", "b", "c"), "here", 9, draw), 6)
     assert drawn.labels.tolist() == [0, 1] * 3
     assert drawn.images.shape == (6, 1, 4, 4)
 
 
 @pytest.mark.parametrize(("level", "channels", "ink"), [(0, 1, True), (200, 1, False), (0, 3, False)])
-def test_ink_is_told_from_photographs(level: int, channels: int, ink: bool) -> None:
+def test_has_ink(level: int, channels: int, ink: bool) -> None:
     images = torch.full((4, channels, 28, 28), level, dtype=torch.uint8)
     images[:, :, 10:14, 10:14] = 255
-    data = ImageData("some", "test", images, torch.zeros(4, dtype=torch.int64), ("a",), "here")
-    assert Network("n", "", create_model("cnn_small", (channels, 28, 28), 1), data).ink is ink
+    data = InMemoryDataset("some", "test", images, torch.zeros(4, dtype=torch.int64), ("a",), "here")
+    assert PlaygroundNetwork("n", "", create_model("cnn_small", (channels, 28, 28), 1), data).has_ink is ink
 
 
-def test_two_samples_lie_apart_and_keep_to_one(network: Network) -> None:
-    both = network.image(Source(sample=0, second=0))
+def test_overlay_is_shifted_and_clamped(network: PlaygroundNetwork) -> None:
+    both = network.image(SampleSource(sample=0, second=0))
     assert 0 <= float(both.min()) <= float(both.max()) <= 1
-    first = network.image(Source(sample=0))
+    first = network.image(SampleSource(sample=0))
     assert not torch.equal(both, first)
 
 
-def test_a_sample_beyond_the_last_is_told(network: Network) -> None:
+def test_unknown_sample(network: PlaygroundNetwork) -> None:
     with pytest.raises(ConfigError, match=r"^sample: expected a number from 0 to 199, got 200$"):
-        network.image(Source(sample=200))
+        network.image(SampleSource(sample=200))
 
 
-def test_warming_up_asks_both_networks(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_runs_both_networks(network: PlaygroundNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     assert network.cnn is not None
     calls: list[torch.Size] = []
     hooks = [
@@ -103,16 +103,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: Path) -> Pat
         run.update_record(status="finished", image_shape=[1, 28, 28], num_classes=10, results=results)
         return run
 
-    monkeypatch.setattr(train, "start", begin)
+    monkeypatch.setattr(train, "fit", begin)
     return tmp_path
 
 
-def test_without_a_run_both_networks_are_trained_once_and_kept(cache: Path) -> None:
-    said: list[str] = []
-    played = open_network(say=said.append)
+def test_networks_are_trained_once_and_cached(cache: Path) -> None:
+    lines: list[str] = []
+    played = open_network(say=lines.append)
     assert played.name == "capsnet_small"
-    assert played.about == "capsnet_small on digits, 12.5% of the test images right"
-    assert [words.split()[:2] for words in said] == [["training", "capsnet_small"], ["training", "cnn_small"]]
+    assert played.about == "capsnet_small on digits, test accuracy 12.5%"
+    assert [line.split()[:2] for line in lines] == [["training", "capsnet_small"], ["training", "cnn_small"]]
     again: list[str] = []
     kept = open_network(say=again.append)
     assert again == []
@@ -124,8 +124,8 @@ def test_without_a_run_both_networks_are_trained_once_and_kept(cache: Path) -> N
     assert own.cnn is not None
 
 
-def test_a_training_that_was_stopped_goes_on(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+def test_stopped_training_is_resumed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
     statuses = iter(["stopped", "finished"])
     folders: list[Path] = []
 
@@ -140,17 +140,17 @@ def test_a_training_that_was_stopped_goes_on(cache: Path, monkeypatch: pytest.Mo
         run.update_record(status=next(statuses))
         return run
 
-    monkeypatch.setattr(train, "start", begin)
+    monkeypatch.setattr(train, "fit", begin)
     monkeypatch.setattr(train, "resume", go_on)
     recipe = load_recipe("digits", QUICK)
     with pytest.raises(KeyboardInterrupt):
-        module._kept(recipe, False, said.append)
-    run = module._kept(recipe, False, said.append)
+        module._cached_run(recipe, False, lines.append)
+    run = module._cached_run(recipe, False, lines.append)
     assert (run.status, run.path) == ("finished", folders[0])
-    assert [words.split()[0] for words in said] == ["training", "going"]
+    assert [line.split()[0] for line in lines] == ["training", "resuming"]
 
 
-def test_a_folder_without_a_record_is_begun_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_record_is_replaced(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []
 
     def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Any:
@@ -159,15 +159,15 @@ def test_a_folder_without_a_record_is_begun_anew(cache: Path, monkeypatch: pytes
         run.update_record(status="finished")
         return run
 
-    monkeypatch.setattr(train, "start", begin)
+    monkeypatch.setattr(train, "fit", begin)
     recipe = load_recipe("digits", QUICK)
-    folder = module._kept(recipe, False, print).path
+    folder = module._cached_run(recipe, False, print).path
     (folder / "run.json").unlink()
-    module._kept(recipe, False, print)
+    module._cached_run(recipe, False, print)
     assert made == [False, False]
 
 
-def test_a_run_on_other_images_has_no_network_beside_it(tmp_path: Path) -> None:
+def test_run_on_other_images_has_no_cnn(tmp_path: Path) -> None:
     import numpy as np
     from PIL import Image
 
@@ -178,51 +178,51 @@ def test_a_run_on_other_images_has_no_network_beside_it(tmp_path: Path) -> None:
                 tmp_path / f"pictures/{name}/{place}.png"
             )
     recipe = load_recipe("folder", [f"data.options.path={tmp_path / 'pictures'}", *QUICK, "data.batch_size=8"])
-    run = train.start(recipe, tmp_path / "run")
+    run = train.fit(recipe, tmp_path / "run")
     played = open_network(run.path)
     assert played.cnn is None
-    assert (played.class_names, played.ink) == (("dark", "light"), False)
+    assert (played.class_names, played.has_ink) == (("dark", "light"), False)
 
 
-def test_without_weights_nothing_shipped_is_played(shipped: Path) -> None:
-    assert module.shipped_network() is None
+def test_no_pretrained_weights(shipped: Path) -> None:
+    assert module.pretrained_network() is None
     ship(shipped, "fashion_mnist")
-    assert module.shipped_network() is None
+    assert module.pretrained_network() is None
 
 
-def test_a_shipped_network_that_cannot_paint_is_not_played(shipped: Path) -> None:
-    ship(shipped, module.SHIPPED, model="cnn_small", options={})
-    assert module.shipped_network() is None
+def test_pretrained_network_needs_a_decoder(shipped: Path) -> None:
+    ship(shipped, module.PRETRAINED, model="cnn_small", options={})
+    assert module.pretrained_network() is None
 
 
 @pytest.mark.parametrize("model", ["capsnet_small", "efficient_capsnet"])
-def test_the_shipped_network_is_played_beside_a_cnn(cache: Path, shipped: Path, model: str) -> None:
-    own = ship(shipped, module.SHIPPED, model=model, options={})
-    said: list[str] = []
-    played = open_network(say=said.append)
-    assert (played.name, played.about) == (module.SHIPPED, f"{model} on mnist, 99.12% of the test images right")
-    assert [words.split()[:2] for words in said] == [["training", "cnn_small"]]
+def test_pretrained_network_with_cnn(cache: Path, shipped: Path, model: str) -> None:
+    own = ship(shipped, module.PRETRAINED, model=model, options={})
+    lines: list[str] = []
+    played = open_network(say=lines.append)
+    assert (played.name, played.about) == (module.PRETRAINED, f"{model} on mnist, test accuracy 99.12%")
+    assert [line.split()[:2] for line in lines] == [["training", "cnn_small"]]
     assert played.cnn is not None
     assert not played.model.training
     assert all(torch.equal(a, b) for a, b in zip(played.model.parameters(), own.parameters(), strict=True))
     assert played.samples.labels[:10].tolist() == list(range(10))
     played.warm_up()
-    traced = trace(Ask(source=Source(sample=3), routers=["own", "dynamic"]), played)
-    assert len(traced.ways[0].activations[0]) == 10
+    traced = trace(TraceRequest(source=SampleSource(sample=3), routers=["own", "dynamic"]), played)
+    assert len(traced.traces[0].activations[0]) == 10
 
 
-def test_with_both_shipped_nothing_is_trained(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ship(shipped, module.SHIPPED)
+def test_pretrained_weights_need_no_training(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ship(shipped, module.PRETRAINED)
     own = ship(shipped, "mnist_cnn", model="cnn_small", options={})
-    monkeypatch.setattr(train, "start", None, raising=False)
-    said: list[str] = []
-    cnn = open_network(say=said.append).cnn
-    assert said == []
+    monkeypatch.setattr(train, "fit", None, raising=False)
+    lines: list[str] = []
+    cnn = open_network(say=lines.append).cnn
+    assert lines == []
     assert cnn is not None
     assert all(torch.equal(a, b) for a, b in zip(cnn.parameters(), own.parameters(), strict=True))
 
 
-def test_what_trains_is_loaded_when_something_is_trained() -> None:
+def test_import_does_not_load_lightning() -> None:
     code = "import sys, torchcaps.playground; print('lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

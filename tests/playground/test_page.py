@@ -8,10 +8,10 @@ import pytest
 
 from torchcaps.playground.server import PANELS
 
-from .pages import READY, SEVEN, changes, opened, pixels, stroke
+from .pages import BACK, FORWARD, READY, SEVEN, changes, opened, pixels, stroke
 
 
-def test_every_panel_has_its_tab_and_its_hint(page: Any) -> None:
+def test_tabs_and_hints(page: Any) -> None:
     tabs = page.locator("#tabs [role=tab]")
     assert [tab.get_attribute("data-panel") for tab in tabs.all()] == list(PANELS)
     for tab in tabs.all():
@@ -21,7 +21,7 @@ def test_every_panel_has_its_tab_and_its_hint(page: Any) -> None:
         assert len(re.findall(r"[.?](\s|$)", page.locator("#hint").inner_text())) == 2
 
 
-def test_tabs_are_walked_by_keys(page: Any) -> None:
+def test_tabs_by_keyboard(page: Any) -> None:
     page.locator("#tabs [role=tab]").first.focus()
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.dataset.panel") == list(PANELS)[-1]
@@ -29,7 +29,7 @@ def test_tabs_are_walked_by_keys(page: Any) -> None:
     assert page.evaluate("document.activeElement.dataset.panel") == next(iter(PANELS))
 
 
-def test_the_theme_is_kept_in_the_address(page: Any) -> None:
+def test_theme(page: Any) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
     page.click("#theme")
@@ -40,15 +40,15 @@ def test_the_theme_is_kept_in_the_address(page: Any) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_nothing_is_wider_than_a_phone(page: Any, panel: str) -> None:
+def test_panels_fit_a_phone(page: Any, panel: str) -> None:
     page.set_viewport_size({"width": 340, "height": 700})
     opened(page, f'panel="{panel}"')
     assert page.evaluate("document.documentElement.scrollWidth") <= 340
 
 
-def test_lengths_follow_while_drawing(page: Any, picture: Any) -> None:
+def test_drawing_updates_the_lengths(page: Any, picture: Any) -> None:
     opened(page, "input=0")
-    changes(page, ".seen canvas", lambda: stroke(page, *SEVEN))
+    changes(page, ".summary canvas", lambda: stroke(page, *SEVEN))
     assert page.locator(".class:not(.head)").count() == 10
     assert json.loads(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('input') ?? 'null'")) is not None
     page.wait_for_load_state("networkidle")
@@ -57,20 +57,20 @@ def test_lengths_follow_while_drawing(page: Any, picture: Any) -> None:
     picture("draw")
 
 
-def test_two_digits_are_red_and_green(page: Any, picture: Any) -> None:
+def test_two_digits(page: Any, picture: Any) -> None:
     opened(page, "input=3")
     page.click("#two")
     page.click('[data-sample="4"]')
     page.click('[data-sample="8"]')
     page.wait_for_load_state("networkidle")
-    names = [page.locator(f".seen .{colour}").inner_text() for colour in ("red", "green")]
+    names = [page.locator(f".summary .{colour}").inner_text() for colour in ("red", "green")]
     assert len(set(names)) == 2
     assert page.locator(".class.first.pair, .class.second.pair").count() == 2
     assert page.locator('.strip [aria-pressed="true"]').count() == 2
     picture("draw-two")
 
 
-def test_a_slider_moves_the_reconstruction(page: Any, picture: Any) -> None:
+def test_pose_slider(page: Any, picture: Any) -> None:
     opened(page, 'panel="pose"&input=5')
     assert page.locator(".dims input").count() == 16
     picture("pose")
@@ -81,7 +81,7 @@ def test_a_slider_moves_the_reconstruction(page: Any, picture: Any) -> None:
     assert pixels(page, "#drawn canvas") != before
 
 
-def test_a_click_into_the_grid_sets_the_slider(page: Any) -> None:
+def test_click_into_the_grid(page: Any) -> None:
     opened(page, 'panel="pose"&input=5')
     page.wait_for_selector("#grid[data-rows]")
     box = page.locator("#grid").bounding_box()
@@ -90,81 +90,104 @@ def test_a_click_into_the_grid_sets_the_slider(page: Any) -> None:
     page.wait_for_function("() => document.querySelector('#dim-7').value === '0.25'")
 
 
-def test_moving_the_picture_draws_both_curves(page: Any) -> None:
+def test_transform_curves(page: Any) -> None:
     opened(page, 'panel="pose"&input=5')
-    page.focus("#move-shear")
-    changes(page, ".moved canvas", lambda: [page.keyboard.press("ArrowRight") for _ in range(12)])
-    page.wait_for_selector(".slider.chosen label[for=move-shear]")
+    page.focus("#transform-shear")
+    changes(page, ".transformed canvas", lambda: [page.keyboard.press("ArrowRight") for _ in range(12)])
+    page.wait_for_selector(".slider.selected label[for=transform-shear]")
     page.wait_for_load_state("networkidle")
     assert page.locator(".pose.second .plot").count() == 2
-    assert page.locator("#says").inner_text().count(" at ") == 2
+    assert page.locator("#predictions").inner_text().count(" at ") == 2
     assert "shear" in page.locator(".pose.second").inner_text()
 
 
-def test_routing_is_stepped_and_scrubbed_and_played(page: Any, picture: Any) -> None:
+def test_routing_stepper(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
-    count = page.locator("#count")
-    page.wait_for_function("() => document.querySelector('#count').textContent === '3 of 3'")
-    assert page.locator("#next").is_disabled()
+    count = page.locator(".stepper output")
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '3 / 3'")
+    assert page.locator(FORWARD).is_disabled()
     fills = "[...document.querySelectorAll('.dots circle')].map(dot => dot.getAttribute('fill')).join(';')"
     last = page.evaluate(fills)
-    page.click("#back")
-    assert count.inner_text() == "2 of 3"
-    page.focus("#iteration")
+    page.click(BACK)
+    assert count.inner_text() == "2 / 3"
+    page.focus(".stepper input")
     page.keyboard.press("Home")
-    assert count.inner_text() == "1 of 3"
-    # At first every child listens to every class alike.
+    assert count.inner_text() == "1 / 3"
+    # The first coupling is uniform.
     assert len(set(page.evaluate(fills).split(";"))) == 1
-    page.click("#play")
-    page.wait_for_function("() => document.querySelector('#count').textContent === '3 of 3'")
+    page.click(".stepper .primary")
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '3 / 3'")
     assert page.evaluate(fills) == last
-    assert page.locator(".dots circle").count() == page.locator("#way-a .plane g circle").count() == 144
-    # Whoever steps has stopped playing.
-    page.evaluate("['#play', '#next'].forEach((button) => document.querySelector(button).click())")
-    assert page.locator("#play").get_attribute("aria-label") == "play"
-    assert count.inner_text() == "2 of 3"
+    assert page.locator(".dots circle").count() == page.locator("#card-a .plane g circle").count() == 144
+    # A step stops playing.
+    page.evaluate(
+        "buttons => buttons.forEach((button) => document.querySelector(button).click())", [".stepper .primary", FORWARD]
+    )
+    assert page.locator(".stepper .primary").get_attribute("aria-label") == "Play"
+    assert count.inner_text() == "2 / 3"
     page.wait_for_timeout(1200)
-    assert count.inner_text() == "2 of 3"
+    assert count.inner_text() == "2 / 3"
 
 
-def test_two_routers_stand_side_by_side(page: Any, picture: Any) -> None:
+def test_two_routers(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
     page.select_option("#router-b", "em")
-    page.wait_for_selector("#way-b .map")
-    # What the network was not trained with answers at random, which would mislead without a word.
-    assert page.locator("#way-a .trained").inner_text() == "Trained with this network."
-    assert page.locator("#way-b .trained").inner_text().startswith("Not trained with this network")
+    page.wait_for_selector("#card-b .map")
+    # The prediction of an untrained router is random: the card says so.
+    assert page.locator("#card-a .training").inner_text() == "Trained with this router."
+    assert page.locator("#card-b .training").inner_text().startswith("Not trained")
     page.select_option("#iters", "6")
-    page.wait_for_function("() => document.querySelector('#count').textContent === '6 of 6'")
-    changed = page.locator('#way-b .map[data-label="4"]')
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '6 / 6'")
+    changed = page.locator('#card-b .map[data-label="4"]')
     changed.click()
-    page.wait_for_selector('#way-a .map[data-label="4"][aria-pressed="true"]')
+    page.wait_for_selector('#card-a .map[data-label="4"][aria-pressed="true"]')
     page.select_option("#router-b", "dynamic")
-    page.wait_for_function("() => document.querySelector('#way-b .trained').textContent.startsWith('Trained')")
+    page.wait_for_function("() => document.querySelector('#card-b .training').textContent.startsWith('Trained')")
     opened(page, 'panel="routing"&input=3&routing.b="kmeans"&routing.iters=5')
     picture("routing")
 
 
-def test_a_drawing_is_taken_along_to_other_panels_and_in_links(page: Any) -> None:
+def test_drawing_is_shared_by_panels_and_links(page: Any) -> None:
     opened(page, "input=0")
     stroke(page, *SEVEN)
     page.wait_for_load_state("networkidle")
     page.wait_for_function("() => location.hash.includes('strokes')")
     page.wait_for_timeout(400)
-    drawn = pixels(page, ".seen canvas")
+    drawn = pixels(page, ".summary canvas")
     opened(page, page.url.partition("#")[2].replace("panel=%22draw%22", "") + '&panel="pose"')
     page.wait_for_function("() => document.querySelector('.pictures canvas').width === 28")
     assert pixels(page, ".pictures canvas") == drawn
 
 
-def test_a_mistake_is_said_in_the_quiet_line(browser: Any, url: str) -> None:
+def test_error_in_the_status_line(browser: Any, url: str) -> None:
     page = browser.new_page(base_url=url)
     page.goto("/")
     page.wait_for_selector(READY)
-    page.route("**/api/draw/look", lambda route: route.fulfill(status=400, json={"error": "no such digit"}))
+    page.route("**/api/draw/predict", lambda route: route.fulfill(status=400, json={"error": "no such digit"}))
     page.click('[data-sample="5"]')
     page.wait_for_function("() => document.querySelector('#status').textContent === 'no such digit'")
-    page.unroute("**/api/draw/look")
+    page.unroute("**/api/draw/predict")
     page.click('[data-sample="6"]')
     page.wait_for_function("() => document.querySelector('#status').textContent === ''")
+    page.close()
+
+
+@pytest.mark.parametrize("action", ["#tab-pose", "#two"])
+def test_failed_samples_are_requested_again(browser: Any, url: str, action: str) -> None:
+    page = browser.new_page(base_url=url)
+    failed: list[str] = []
+
+    def refuse(route: Any) -> None:
+        failed.append(route.request.url)
+        route.fulfill(status=503, json={"error": "too many requests"})
+
+    page.route("**/api/draw/samples", refuse)
+    page.goto("/")
+    page.wait_for_selector(READY)
+    page.wait_for_load_state("networkidle")
+    assert failed
+    assert page.locator(".strip .tile").count() == 0
+    page.unroute("**/api/draw/samples")
+    page.click(action)
+    page.wait_for_selector(".strip .tile")
     page.close()

@@ -9,18 +9,19 @@ import torch
 from torchcaps.data import to_float
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import ROUTERS
-from torchcaps.playground import Network
-from torchcaps.playground.picture import Source
-from torchcaps.playground.routing import Ask, comparable, lacking, trace
+from torchcaps.playground import PlaygroundNetwork
+from torchcaps.playground.images import SampleSource
+from torchcaps.playground.routing import TraceRequest, comparable_routers, trace, unavailable_reason
+from torchcaps.types import Capsules, Trace
 
 SAMPLE = {"sample": 8}
 
 
 @torch.inference_mode()
-def test_what_is_shown_is_the_trace_of_the_network(ask: Any, network: Network) -> None:
+def test_own_trace(ask: Any, network: PlaygroundNetwork) -> None:
     shown = ask("routing/trace", source=SAMPLE)
     own = network.model.trace(to_float(network.samples.images[8:9]))
-    (way,) = shown["ways"]
+    (way,) = shown["traces"]
     assert shown["parent"] == int(own.activations[-1, 0].argmax())
     assert torch.allclose(torch.tensor(way["activations"]), own.activations[:, 0], atol=1e-5)
     assert torch.allclose(torch.tensor(way["coupling"]), own.coupling[:, 0, :, shown["parent"]], atol=1e-5)
@@ -28,7 +29,7 @@ def test_what_is_shown_is_the_trace_of_the_network(ask: Any, network: Network) -
     assert way["change"][0] == 0 < way["change"][1]
 
 
-def test_children_are_numbered_place_by_place(ask: Any) -> None:
+def test_order_and_places_of_children(ask: Any) -> None:
     shown = ask("routing/trace", source=SAMPLE)
     assert (shown["rows"], shown["columns"], shown["types"]) == (3, 3, 16)
     assert len(shown["present"]) == len(shown["votes"]) == 144
@@ -37,15 +38,15 @@ def test_children_are_numbered_place_by_place(ask: Any) -> None:
     assert shown["places"][5] == pytest.approx([12.5 / 28, 16.5 / 28])
 
 
-def test_the_shares_of_a_place_sum_to_one_over_the_classes(ask: Any) -> None:
-    (way,) = ask("routing/trace", source=SAMPLE)["ways"]
+def test_shares_sum_to_one(ask: Any) -> None:
+    (way,) = ask("routing/trace", source=SAMPLE)["traces"]
     assert torch.allclose(torch.tensor(way["shares"]).sum(dim=1), torch.ones(3, 9), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", comparable())
-def test_every_router_can_be_set_beside_the_networks_own(ask: Any, name: str) -> None:
+@pytest.mark.parametrize("name", comparable_routers())
+def test_every_router_is_comparable(ask: Any, name: str) -> None:
     shown = ask("routing/trace", source=SAMPLE, routers=["own", name], iters=4, parent=6)
-    own, other = shown["ways"]
+    own, other = shown["traces"]
     assert (own["router"], other["router"], shown["parent"]) == ("own", name, 6)
     assert len(own["path"]) == 3
     assert len(other["path"]) in (1, 4)
@@ -53,18 +54,18 @@ def test_every_router_can_be_set_beside_the_networks_own(ask: Any, name: str) ->
 
 
 @torch.inference_mode()
-def test_the_networks_own_routing_by_name_is_the_same(ask: Any) -> None:
-    own, named = ask("routing/trace", source=SAMPLE, routers=["own", "dynamic"])["ways"]
+def test_own_router_by_name(ask: Any) -> None:
+    own, named = ask("routing/trace", source=SAMPLE, routers=["own", "dynamic"])["traces"]
     assert torch.allclose(torch.tensor(own["shares"]), torch.tensor(named["shares"]), atol=1e-5)
 
 
-def test_only_what_needs_no_training_is_compared(ask: Any, refuse: Any) -> None:
-    names = ask("routing/names")
+def test_invalid_routers(ask: Any, refuse: Any) -> None:
+    names = ask("routing/routers")
     assert names["own"] == "dynamic"
     assert set(ROUTERS) - set(names["routers"]) == {"self_routing"}
     assert refuse("routing/trace", source=SAMPLE, routers=["self_routing"]) == (
         400,
-        "routers: expected one that can route without training, got 'self_routing'",
+        "routers: expected a router that needs no training, got 'self_routing'",
     )
     assert refuse("routing/trace", source=SAMPLE, routers=["kmean"]) == (
         400,
@@ -78,30 +79,39 @@ def test_only_what_needs_no_training_is_compared(ask: Any, refuse: Any) -> None:
     assert (status, words) == (422, "routers: List should have at most 2 items after validation, not 3")
 
 
-def other(network: Network, model: ImageModel) -> Network:
+def other(network: PlaygroundNetwork, model: ImageModel) -> PlaygroundNetwork:
     return dataclasses.replace(network, model=model)
 
 
-def test_matrix_capsules_know_their_places(network: Network) -> None:
+def test_matrix_capsules(network: PlaygroundNetwork) -> None:
     model = create_model("matrix_capsnet_small", image_shape=(1, 28, 28)).eval()
-    shown = trace(Ask(source=Source(sample=0), routers=["own", "dynamic"]), other(network, model))
+    shown = trace(TraceRequest(source=SampleSource(sample=0), routers=["own", "dynamic"]), other(network, model))
     assert len(shown.places) == shown.rows * shown.columns
     assert len(shown.present) == len(shown.places) * shown.types
     assert model.head.offsets is not None  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_a_network_that_hides_its_children_shows_their_votes(network: Network) -> None:
+def test_network_without_features(network: PlaygroundNetwork) -> None:
     model = create_model("capsnet_small").eval()
-    children: Any = model.features
-    hidden: Any = type("Hidden", (type(model),), {"features": property(lambda self: None)})
-    hidden.trace = lambda self, images: self.head.trace(children(images))
-    model.__class__ = hidden
-    shown = trace(Ask(source=Source(sample=0), routers=["own", "em"]), other(network, model))
+    children = model.features
+
+    class Hidden(type(model)):
+        def features(self, images: torch.Tensor) -> Capsules:
+            return Capsules(torch.zeros(1, 1, 8), torch.ones(1, 1))
+
+        def trace(self, images: torch.Tensor) -> Trace:
+            return self.head.trace(children(images))
+
+    model.__class__ = Hidden
+    shown = trace(TraceRequest(source=SampleSource(sample=0), routers=["own", "em"]), other(network, model))
     assert (shown.rows, shown.columns, shown.types) == (1, 1, 144)
     assert shown.present == [1.0] * 144
 
 
-def test_a_cnn_has_no_routing(network: Network) -> None:
-    assert lacking(network) is None
+def test_cnn_is_unavailable(network: PlaygroundNetwork) -> None:
+    assert unavailable_reason(network) is None
     assert network.cnn is not None
-    assert lacking(other(network, network.cnn)) == "This network has no routing: its classes are scores."
+    assert (
+        unavailable_reason(other(network, network.cnn))
+        == "This network has no routing: its classes have scores and no capsules."
+    )

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchcaps.playground import toy
-from torchcaps.playground.scenes import Name, scene
-from torchcaps.playground.wholes import Routing, decode, pose_of, route
+from torchcaps.playground.toy_geometry import ToyRouting, decode_poses, route, to_pose
+from torchcaps.playground.toy_scenes import SceneName, make_scene
 
 from .pages import slow_down, state, until
 
@@ -27,7 +27,7 @@ piece = st.fixed_dictionaries(
 look = st.fixed_dictionaries(
     {"parts": st.lists(piece, min_size=1, max_size=12)},
     optional={
-        "routing": st.sampled_from(get_args(Routing)),
+        "routing": st.sampled_from(get_args(ToyRouting)),
         "iters": st.integers(1, 20),
         "upside_down": st.booleans(),
     },
@@ -35,14 +35,14 @@ look = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(asked=look)
-def test_whatever_is_allowed_is_answered_in_finite_numbers(client: httpx.Client, asked: dict[str, Any]) -> None:
-    response = client.post("/api/toy/route", json=asked)
+@given(body=look)
+def test_valid_requests_give_finite_numbers(client: httpx.Client, body: dict[str, Any]) -> None:
+    response = client.post("/api/toy/route", json=body)
     assert response.status_code == 200
     answer = response.json()
-    children, parents = len(asked["parts"]), 3 if asked.get("upside_down") else 2
+    children, parents = len(body["parts"]), 3 if body.get("upside_down") else 2
     assert len(answer["wholes"]) == parents
-    assert len(answer["iterations"]) == asked.get("iters", 8)
+    assert len(answer["iterations"]) == body.get("iters", 8)
     for step in answer["iterations"]:
         for name in ("coupling", "logits", "agreement"):
             values = torch.tensor(step[name])
@@ -80,29 +80,27 @@ wrong = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(asked=look, change=wrong)
-def test_what_is_not_allowed_gets_a_sentence(
-    client: httpx.Client, asked: dict[str, Any], change: dict[str, Any]
-) -> None:
-    response = client.post("/api/toy/route", json=asked | change)
+@given(body=look, change=wrong)
+def test_invalid_requests(client: httpx.Client, body: dict[str, Any], change: dict[str, Any]) -> None:
+    response = client.post("/api/toy/route", json=body | change)
     assert response.status_code == 422
     assert next(iter(change)) in response.json()["error"]
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_get_a_sentence(client: httpx.Client, literal: str) -> None:
+def test_non_finite_numbers_are_refused(client: httpx.Client, literal: str) -> None:
     body = f'{{"parts": [{{"kind": "triangle", "x": {literal}, "y": 0, "angle": 0, "size": 1}}]}}'
     response = client.post("/api/toy/route", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 422
     assert "parts.0.x" in response.json()["error"]
 
 
-@pytest.mark.parametrize("name", get_args(Name))
-def test_a_scene_can_be_sent_back_as_it_came(client: httpx.Client, name: Name) -> None:
+@pytest.mark.parametrize("name", get_args(SceneName))
+def test_scene_round_trip(client: httpx.Client, name: SceneName) -> None:
     setting = client.post("/api/toy/scene", json={"name": name, "seed": 4}).json()
     assert setting["upside_down"] == (name == "upside-down")
     answer = client.post("/api/toy/route", json=setting).json()
-    found = scene(name, 4)
+    found = make_scene(name, 4)
     trace = route(found.parts, found.wholes, "em", 8)
     for r, step in enumerate(answer["iterations"]):
         torch.testing.assert_close(torch.tensor(step["coupling"]), trace.coupling[r, 0].float(), atol=2e-3, rtol=0)
@@ -111,10 +109,10 @@ def test_a_scene_can_be_sent_back_as_it_came(client: httpx.Client, name: Name) -
         )
 
 
-def test_the_numbers_are_those_of_the_trace() -> None:
-    found = scene("both")
-    parts = toy.setting(toy.Wanted(name="both")).parts
-    answer = toy.look(toy.Look(parts=parts, routing="dynamic", iters=3))
+def test_numbers_match_the_trace() -> None:
+    found = make_scene("both")
+    parts = toy.load_scene(toy.SceneRequest(name="both")).parts
+    answer = toy.route_parts(toy.ToyRequest(parts=parts, routing="dynamic", iters=3))
     trace = route(found.parts, found.wholes, "dynamic", 3)
     # In dynamic routing what is added to the logits is the agreement of the iteration before.
     logits = [torch.tensor(step.logits) for step in answer.iterations]
@@ -122,9 +120,9 @@ def test_the_numbers_are_those_of_the_trace() -> None:
     for r in range(2):
         torch.testing.assert_close(logits[r + 1], logits[r] + agreement[r], atol=3e-4, rtol=0)
     assert answer.iterations[0].inverse_temp is None
-    for step, poses in zip(answer.iterations, decode(trace.poses[:, 0]), strict=True):
+    for step, poses in zip(answer.iterations, decode_poses(trace.poses[:, 0]), strict=True):
         for shown, pose in zip(step.poses, poses, strict=True):
-            assert shown.x == pytest.approx(pose_of(pose).x, abs=1e-3)
+            assert shown.x == pytest.approx(to_pose(pose).x, abs=1e-3)
 
 
 def activation(page: Any, whole: str) -> float:
@@ -140,7 +138,7 @@ def open_toy(page: Any, scene: str) -> None:
     page.click("#tab-toy")
     page.wait_for_selector("[data-whole]")
     page.locator("[aria-label=Scene]").select_option(scene)
-    # What is shown is new when both the parts in the address and the numbers belong to the scene.
+    # The address has the new scene before its numbers arrive.
     until(page, lambda: state(page).get("toy.scene") == scene)
     page.wait_for_timeout(300)
 
@@ -150,14 +148,14 @@ def centre(page: Any, selector: str) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def said(page: Any, word: str) -> float:
-    """The number that the label of the first part has after a word."""
+def label_number(page: Any, word: str) -> float:
+    """The number after a word in the label of the first part."""
     found = re.search(rf"{word} (-?[\d.]+)", page.locator(".part").first.get_attribute("aria-label"))
     assert found is not None
     return float(found[1])
 
 
-def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
+def test_drag_a_part(page: Any) -> None:
     open_toy(page, "house")
     until(page, lambda: activation(page, "house") > 0.9)
     x, y = centre(page, ".part:nth-of-type(1) polygon")
@@ -166,11 +164,11 @@ def test_dragging_a_part_away_breaks_the_whole(page: Any) -> None:
     page.mouse.move(x + 120, y + 10, steps=4)
     page.mouse.move(x + 240, y + 20, steps=4)
     page.mouse.up()
-    assert said(page, "x") == pytest.approx(2.3, abs=0.5)
+    assert label_number(page, "x") == pytest.approx(2.3, abs=0.5)
     until(page, lambda: activation(page, "house") < 0.2)
 
 
-def test_votes_follow_a_part_while_it_is_dragged(page: Any) -> None:
+def test_votes_follow_a_drag(page: Any) -> None:
     open_toy(page, "house")
     slow_down(page, "toy/route", 0.2)
     x, y = centre(page, ".part:nth-of-type(1) polygon")
@@ -182,17 +180,17 @@ def test_votes_follow_a_part_while_it_is_dragged(page: Any) -> None:
         page.wait_for_timeout(50)
         seen.add(page.locator(".vote polygon").first.get_attribute("transform"))
     page.mouse.up()
-    # No answer comes before the next move, and yet several are shown.
+    # No response arrives before the next move, but several are shown.
     assert len(seen) > 3
 
 
-def test_an_answer_about_other_parts_is_not_shown(page: Any) -> None:
+def test_outdated_response_is_not_shown(page: Any) -> None:
     open_toy(page, "house")
     until(page, lambda: activation(page, "house") > 0.9)
     slow_down(page, "toy/route", 0.5)
     page.locator(".part").first.focus()
     page.keyboard.press("ArrowRight")
-    # As many parts of the same kinds, so that only where they stand tells them apart.
+    # The same number of parts of the same kinds: only their poses differ.
     page.locator("[aria-label=Scene]").select_option("boat")
     seen = []
 
@@ -204,24 +202,24 @@ def test_an_answer_about_other_parts_is_not_shown(page: Any) -> None:
         return activation(page, "boat") > 0.9
 
     until(page, at_last)
-    # The boat may have come between a look and the question after it.
+    # The boat may have appeared after the last observation.
     look()
-    # The house before it was moved, and the boat.
+    # The house before the move, and the boat.
     assert len(set(seen)) == 2
 
 
-def test_a_part_is_turned_by_its_ring(page: Any) -> None:
+def test_ring_turns_a_part(page: Any) -> None:
     open_toy(page, "house")
     x, y = centre(page, ".handle")
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 90, y + 60, steps=5)
     page.mouse.up()
-    assert said(page, "turned by") > 30
+    assert label_number(page, "turned by") > 30
     until(page, lambda: activation(page, "house") < 0.5)
 
 
-def test_a_finger_drags_a_part_and_scrolls_beside_it(browser: Any, url: str) -> None:
+def test_touch_drags_and_scrolls(browser: Any, url: str) -> None:
     context = browser.new_context(base_url=url, has_touch=True, viewport={"width": 400, "height": 600})
     page = context.new_page()
     page.goto("/#panel=%22toy%22&toy.scene=%22house%22")
@@ -234,9 +232,9 @@ def test_a_finger_drags_a_part_and_scrolls_beside_it(browser: Any, url: str) -> 
             points = [] if way is None else [{"x": x + way * dx, "y": y + way * dy}]
             touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
-    before, top = said(page, "x"), page.evaluate("scrollY")
+    before, top = label_number(page, "x"), page.evaluate("scrollY")
     swipe(*centre(page, ".part:nth-of-type(1) polygon"), 60, 20)
-    until(page, lambda: said(page, "x") > before + 1)
+    until(page, lambda: label_number(page, "x") > before + 1)
     assert page.evaluate("scrollY") == top
     box = page.locator(".stage").bounding_box()
     swipe(box["x"] + 0.9 * box["width"], box["y"] + 0.5 * box["height"], 0, -80)
@@ -244,11 +242,11 @@ def test_a_finger_drags_a_part_and_scrolls_beside_it(browser: Any, url: str) -> 
     context.close()
 
 
-def test_keys_move_turn_size_and_remove_a_part(page: Any) -> None:
+def test_keyboard(page: Any) -> None:
     open_toy(page, "both")
     part = page.locator(".part").nth(1)
     part.focus()
-    assert "Chosen: rectangle 2" in page.locator(".panel-toy h2").all_inner_texts()
+    assert "Selected: rectangle 2" in page.locator(".panel-toy h2").all_inner_texts()
     before = state(page)["toy.parts"].split("~")[1]
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("ArrowUp")
@@ -267,7 +265,7 @@ def test_keys_move_turn_size_and_remove_a_part(page: Any) -> None:
     assert page.locator(".part").count() == 4
 
 
-def test_stepping_shows_the_outlier_losing_its_coupling(page: Any) -> None:
+def test_stepping(page: Any) -> None:
     open_toy(page, "stray")
     page.locator(".panel-toy .stepper input").fill("0")
     until(page, lambda: page.locator(".part").count() == 3 and coupling(page, 2) == [0.5, 0.5])
@@ -287,7 +285,7 @@ def test_stepping_shows_the_outlier_losing_its_coupling(page: Any) -> None:
     page.get_by_role("button", name="Pause").click()
 
 
-def test_the_upside_down_house_explains_less(page: Any, picture: Any) -> None:
+def test_upside_down_house(page: Any, picture: Any) -> None:
     open_toy(page, "upside-down")
     page.locator(".panel-toy .stepper input").fill("1")
     until(page, lambda: coupling(page, 1)[2:] > [0.7])
@@ -300,7 +298,7 @@ def test_the_upside_down_house_explains_less(page: Any, picture: Any) -> None:
 
 
 @pytest.mark.parametrize("routing", ["dynamic", "kmeans"])
-def test_other_routings_split_the_scene_as_well(page: Any, routing: str) -> None:
+def test_other_routings(page: Any, routing: str) -> None:
     open_toy(page, "both")
     before = coupling(page, 1)
     page.locator("[aria-label=Routing]").select_option(routing)
@@ -309,10 +307,10 @@ def test_other_routings_split_the_scene_as_well(page: Any, routing: str) -> None
     assert coupling(page, 3)[1] > 0.5
 
 
-def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
+def test_link_restores_the_view(page: Any, browser: Any) -> None:
     open_toy(page, "both")
     page.locator(".panel-toy .stepper input").fill("1")
-    page.locator("[aria-label='Votes shown']").select_option("chosen")
+    page.locator("[aria-label='Votes shown']").select_option("selected")
     page.locator(".part").nth(2).focus()
     before = coupling(page, 3)
     page.keyboard.press("Shift+ArrowLeft")
@@ -326,20 +324,20 @@ def test_a_link_restores_the_view(page: Any, browser: Any) -> None:
     other.wait_for_selector("[data-whole]")
     until(other, lambda: other.locator(".panel-toy .stepper output").inner_text() == "2 / 8")
     assert other.locator(".part").evaluate_all(names) == labels
-    assert other.locator("[aria-label='Votes shown']").input_value() == "chosen"
+    assert other.locator("[aria-label='Votes shown']").input_value() == "selected"
     assert other.locator(".panel-toy .scroll").first.inner_text() == table
     other.close()
 
 
-def test_a_broken_link_shows_a_scene_all_the_same(page: Any) -> None:
-    page.goto("/#panel=%22toy%22&toy.parts=%22nonsense%22&toy.at=%22x%22&toy.scene=7")
+def test_broken_link(page: Any) -> None:
+    page.goto("/#panel=%22toy%22&toy.parts=%22nonsense%22&toy.iteration=%22x%22&toy.scene=7")
     page.reload()
     page.wait_for_selector("[data-whole]")
     assert page.locator(".part").count() == 4
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_shows_the_toy(page: Any, theme: str) -> None:
+def test_phone_layout(page: Any, theme: str) -> None:
     page.set_viewport_size({"width": 340, "height": 700})
     page.goto(f"/#theme=%22{theme}%22")
     open_toy(page, "upside-down")
@@ -353,7 +351,7 @@ def test_a_phone_shows_the_toy(page: Any, theme: str) -> None:
     assert page.locator(".part").first.get_attribute("aria-label") != before
 
 
-def test_pictures_for_the_docs(page: Any, picture: Any) -> None:
+def test_docs_screenshots(page: Any, picture: Any) -> None:
     open_toy(page, "both")
     page.locator(".panel-toy .stepper input").fill("1")
     until(page, lambda: coupling(page, 0)[0] > 0.9)

@@ -8,13 +8,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import uvicorn
 
 from torchcaps.data import load_data
 from torchcaps.models import create_model
-from torchcaps.playground import Network, address_of, create_app, listen
-from torchcaps.playground.network import in_turn
-from torchcaps.playground.server import config
+from torchcaps.playground import PlaygroundNetwork, create_app
+from torchcaps.playground.network import interleave_classes
+from torchcaps.serving import address_of, listen, make_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,12 +30,12 @@ def script() -> ModuleType:
     return module
 
 
-def test_fifty_at_once_lose_no_request_and_one_is_answered_in_every_way(script: ModuleType) -> None:
+def test_load_of_fifty_clients(script: ModuleType) -> None:
     model, cnn = create_model("capsnet_small").eval(), create_model("cnn_small").eval()
-    network = Network("fresh", "", model, in_turn(load_data("digits", "test")), cnn)
+    network = PlaygroundNetwork("fresh", "", model, interleave_classes(load_data("digits", "test")), cnn)
     network.warm_up()
     with listen("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(config(create_app(network)))
+        server = make_server(create_app(network))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:
@@ -47,13 +46,13 @@ def test_fifty_at_once_lose_no_request_and_one_is_answered_in_every_way(script: 
         thread.join(timeout=20)
     assert (done["lost"], done["first_lost"]) == (0, [])
     assert done["answered"] >= 50
-    assert set(alone) == {path or "/" for path, _ in script.ASKED}
+    assert set(alone) == {path or "/" for path, _ in script.REQUESTS}
     assert min(alone.values()) > 0
     assert set(computed) in (set(alone), set())
     assert min(computed.values(), default=1) >= 0
 
 
-def test_only_this_machine_is_loaded_and_only_so_much(script: ModuleType) -> None:
+def test_invalid_loads(script: ModuleType) -> None:
     for url, clients, seconds, words in [
         ("http://example.com/", 1, 1, "expected an address on this machine"),
         ("http://127.0.0.1:1/", 1000, 1, "expected at most 200 clients"),
@@ -63,23 +62,23 @@ def test_only_this_machine_is_loaded_and_only_so_much(script: ModuleType) -> Non
             asyncio.run(script.load(url, clients, seconds))
 
 
-def test_a_request_that_is_lost_is_told(script: ModuleType) -> None:
+def test_lost_requests(script: ModuleType) -> None:
     with listen("127.0.0.1", 0) as listener:
         url = address_of(listener, "127.0.0.1")
-    # Nobody listens there any more.
+    # The port is closed.
     done = asyncio.run(script.load(url, 2, 0.05)).summary()
     assert done["answered"] == 0
     assert done["lost"] > 0
     assert done["first_lost"][0].endswith("ConnectError")
 
 
-def test_memory_is_told_where_the_system_tells_it(script: ModuleType) -> None:
+def test_memory(script: ModuleType) -> None:
     memory = script.memory_mb(os.getpid())
     assert memory is None or memory > 10
     assert script.memory_mb(-1) is None
 
 
-def test_computing_is_counted_where_the_system_counts_it(script: ModuleType) -> None:
+def test_cpu_time(script: ModuleType) -> None:
     before = script.cpu_ms(os.getpid())
     until = time.process_time() + 0.05
     while time.process_time() < until:

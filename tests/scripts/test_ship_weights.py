@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import torchcaps as tc
-from torchcaps import train
+from torchcaps import config, train
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models import pretrained
 from torchcaps.train import Run, load_recipe
@@ -35,7 +35,7 @@ def script() -> ModuleType:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     recipe = load_recipe("digits", [*QUICK, "trainer.accelerator=cpu"])
-    return train.start(recipe, tmp_path_factory.mktemp("runs") / "run")
+    return train.fit(recipe, tmp_path_factory.mktemp("runs") / "run")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_run_becomes_weights_with_a_card(script: ModuleType, trained: Run, fol
     # All of the embedded digits are the first thousand, and they are what a network on digits is tested on.
     assert card.test_accuracy == card.quick_accuracy == card.embedded_accuracy
     assert (card.test_images, card.quick_images) == (1000, 1000)
-    assert train.recipe.parse_recipe(train._tables.dump(card.recipe)) == trained.recipe
+    assert train.recipe.parse_recipe(config.dump(card.recipe)) == trained.recipe
     stored = load_file(folder / "digits.safetensors")
     assert {value.dtype for value in stored.values()} == {torch.float16 if half else torch.float32}
     model, original = tc.create_model("cnn_small", pretrained="digits"), trained.load_model()
@@ -81,7 +81,7 @@ def test_the_command_line_says_how_much_is_shipped(
     card = tc.pretrained_card("digits")
     assert (card.data_licence, card.research_only, card.limits) == ("for research use", True, ("One.", "Two."))
     size = (folder / "digits.safetensors").stat().st_size
-    begin = f"digits: cnn_small on digits, {card.test_accuracy:.2%} of the test images right; {size / 1e6:.2f} MB, "
+    begin = f"digits: cnn_small on digits, test accuracy {card.test_accuracy:.2%}; {size / 1e6:.2f} MB, "
     assert capsys.readouterr().out.startswith(begin + "all together ")
 
 

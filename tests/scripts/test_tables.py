@@ -1,5 +1,6 @@
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -7,10 +8,22 @@ from typing import Any
 import pytest
 
 from shipping import ship
-from torchcaps.bench.compare_table import summarise
+from torchcaps.experiments import (
+    Comparison,
+    FigureFile,
+    NetworkMetrics,
+    NetworkRun,
+    ReproductionResult,
+    RouterRun,
+    list_reproductions,
+    load_reproduction,
+    plan_runs,
+    read_json,
+    summarize_network,
+    summarize_router,
+    write_json,
+)
 from torchcaps.models import pretrained
-from torchcaps.reproduce import list_reproductions, load_reproduction, plan
-from torchcaps.reproduce.table import summarise as summarise_network
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,38 +49,37 @@ def result(accuracy: float, seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/models.md", "docs/reproductions.md"])
-def test_the_pages_show_what_was_measured(page):
+def test_pages_are_up_to_date(page):
     text = (ROOT / page).read_text()
     assert script("make_tables").update(text, page) == text, "run scripts/make_tables.py"
 
 
-def test_marks_that_are_missing():
+def test_missing_marks():
     with pytest.raises(ValueError, match=r"README\.md: expected the marks '<!-- headlines"):
         script("make_tables").update("no marks")
     with pytest.raises(ValueError, match=r"docs/comparison\.md: expected the marks '<!-- comparison"):
         script("make_tables").update("no marks", "docs/comparison.md")
 
 
-def comparison(status: str) -> dict[str, Any]:
-    return {
-        "comparison": "tiny",
-        "status": status,
-        "date": "2026-01-02T03:04:05+00:00",
-        "commit": "0123456789abcdef",
-        "versions": {"torchcaps": "0.1.0", "torch": "2.13.0"},
-        "machine": {"processor": "a processor", "threads": 2},
-        "seeds": [0, 1],
-        "tests": [],
-        "recipe": {"model": {"name": "m"}, "data": {"name": "d"}, "trainer": {"epochs": 3}},
-        "rows": [summarise("dynamic", {}, [{"seed": seed, "status": "failed", "error": "no"} for seed in (0, 1)])],
-    }
+def comparison(status: str) -> Comparison:
+    return Comparison(
+        recipe={"name": "tiny", "model": {"name": "m"}, "data": {"name": "d"}, "trainer": {"epochs": 3}},
+        status=status,
+        date="2026-01-02T03:04:05+00:00",
+        commit="0123456789abcdef",
+        versions={"torchcaps": "0.1.0", "torch": "2.13.0"},
+        machine={"processor": "a processor", "threads": 2},
+        seeds=[0, 1],
+        tests=[],
+        rows=[summarize_router("dynamic", {}, [RouterRun(seed, "failed", error="no") for seed in (0, 1)])],
+    )
 
 
-def test_a_comparison_goes_into_the_docs(tmp_path):
+def test_recorded_comparison(tmp_path):
     tables = script("make_tables")
-    assert tables.comparison(tmp_path) == "No comparison has been recorded yet."
-    (tmp_path / "compare.json").write_text(json.dumps(comparison("finished")))
-    assert tables.enter(tmp_path, tmp_path, tmp_path) == [tmp_path / "compare-tiny.json"]
+    assert tables.comparison(tmp_path) == "No comparison is recorded yet."
+    write_json(tmp_path / "compare.json", comparison("finished"))
+    assert tables.record(tmp_path, tmp_path, tmp_path) == [tmp_path / "compare-tiny.json"]
     assert (tmp_path / "compare-tiny.svg").read_text().startswith("<?xml")
     text = tables.comparison(tmp_path)
     assert text.startswith("## tiny\n\n`m` on `d`, 3 epochs, seeds 0, 1; a processor, 2 threads, torch 2.13.0")
@@ -75,111 +87,124 @@ def test_a_comparison_goes_into_the_docs(tmp_path):
     assert "(images/compare-tiny.svg)" in text
 
 
-def test_the_readme_takes_nothing_else_for_a_run(tmp_path):
-    (tmp_path / "compare-tiny.json").write_text(json.dumps(comparison("finished")))
-    (tmp_path / "reproduce-vote_plane.json").write_text(json.dumps(reproduction()))
+def test_results_contain_runs_only(tmp_path):
+    write_json(tmp_path / "compare-tiny.json", comparison("finished"))
+    write_json(tmp_path / "reproduce-vote_plane.json", reproduction())
     assert len(script("make_tables").results(tmp_path).splitlines()) == 2
 
 
-def test_a_comparison_that_is_not_finished(tmp_path):
-    (tmp_path / "compare.json").write_text(json.dumps(comparison("stopped")))
-    with pytest.raises(ValueError, match=r"expected a finished comparison, got one that is stopped; run it again"):
-        script("make_tables").enter(tmp_path, tmp_path, tmp_path)
+def test_unfinished_comparison(tmp_path):
+    write_json(tmp_path / "compare.json", comparison("stopped"))
+    with pytest.raises(ValueError, match=r"finished comparison, got status 'stopped'"):
+        script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 
-def reproduction(*changes: str) -> dict[str, Any]:
+FIGURE = FigureFile("figures/vote_plane-vote_plane.png", "A caption.", "Votes")
+
+
+def reproduction(*changes: str) -> ReproductionResult:
     entry = load_reproduction("vote_plane")
-    (planned,) = plan(entry)
-    run = {**result(0.9, 0), "status": "finished", "folder": planned.folder, "measured": {}}
-    return {
-        "reproduction": entry.name,
-        "changes": list(changes),
-        "columns": [],
-        "rows": [summarise_network(entry.networks[0], [run])],
-        "status": "finished",
-        "pictures": {"vote_plane": "pictures/vote_plane-vote_plane.png"},
-    }
+    (planned,) = plan_runs(entry)
+    metrics = NetworkMetrics({}, 3, 12345, 90.0, {"cores": 2, "processor": "a processor"})
+    return ReproductionResult(
+        name=entry.name,
+        title=entry.title,
+        source=entry.source,
+        note=entry.note,
+        metric=entry.metric,
+        columns=[],
+        changes=list(changes),
+        status="finished",
+        date="",
+        rows=[summarize_network(entry.networks[0], [NetworkRun(0, planned.folder, "finished", metrics)], {})],
+        figures={"vote_plane": FIGURE},
+    )
 
 
-def test_a_reproduction_goes_into_the_docs(tmp_path):
+def test_recorded_reproduction(tmp_path):
     tables, docs = script("make_tables"), tmp_path / "docs"
     text = tables.reproductions(tmp_path)
     assert text.count("## ") == text.count(": not run yet.") == len(list_reproductions())
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "figures").mkdir()
     docs.mkdir()
-    (tmp_path / "pictures" / "vote_plane-vote_plane.png").write_bytes(b"picture")
-    (tmp_path / "reproduction-vote_plane.json").write_text(json.dumps(reproduction()))
-    assert tables.enter(tmp_path, tmp_path, docs) == [tmp_path / "reproduce-vote_plane.json"]
-    assert (docs / "reproduce-vote_plane-vote_plane.png").read_bytes() == b"picture"
+    (tmp_path / FIGURE.file).write_bytes(b"figure")
+    write_json(tmp_path / "reproduction-vote_plane.json", reproduction())
+    assert tables.record(tmp_path, tmp_path, docs) == [tmp_path / "reproduce-vote_plane.json"]
+    assert (docs / "reproduce-vote_plane-vote_plane.png").read_bytes() == b"figure"
     text = tables.reproductions(tmp_path)
     assert text.count(": not run yet.") == len(list_reproductions()) - 1
     assert "| CapsNet |  |  |  | 3 | 12,345 | 1.5 | 1 | 2 cores, a processor |" in text
-    assert "(images/reproduce-vote_plane-vote_plane.png)" in text
+    assert "![Votes](images/reproduce-vote_plane-vote_plane.png)" in text
 
 
-def test_what_was_recorded_before_stays_beside_what_is_new():
+def test_merge_keeps_recorded_rows():
     old, new = reproduction(), reproduction()
-    old["rows"].append({**old["rows"][0], "label": "elsewhere"})
-    new["rows"].append({"label": "elsewhere", "runs": [{"status": "not run"}]})
-    new["rows"].append({"label": "nowhere", "runs": []})
-    new |= {"status": "partial", "pictures": {"other": "pictures/other.png"}}
-    both = script("make_tables").merged(old, new)
-    assert both["rows"] == [new["rows"][0], old["rows"][1], new["rows"][2]]
-    assert both["pictures"] == {**new["pictures"], **old["pictures"]}
-    assert both["status"] == "partial"
-    assert script("make_tables").merged(old, {**new, "rows": new["rows"][:2]})["status"] == "finished"
+    (done,) = old.rows
+    elsewhere = replace(done, label="elsewhere")
+    missing = replace(done, label="elsewhere", runs=[NetworkRun(0, "x", "not run")])
+    never = replace(done, label="never", runs=[])
+    other = {"other": FIGURE}
+    old = replace(old, rows=[done, elsewhere])
+    new = replace(new, rows=[done, missing, never], status="partial", figures=other)
+    both = script("make_tables").merge(old, new)
+    assert both.rows == [done, elsewhere, never]
+    assert both.figures == {"vote_plane": FIGURE, **other}
+    assert both.status == "partial"
+    assert script("make_tables").merge(old, replace(new, rows=[done, missing])).status == "finished"
 
 
-def test_a_picture_of_fewer_networks_does_not_take_the_place_of_one_of_more(tmp_path):
-    tables, picture = script("make_tables"), tmp_path / "reproduce-vote_plane-vote_plane.png"
-    source, drawn = tmp_path / "reproduction-vote_plane.json", tmp_path / "pictures" / "vote_plane-vote_plane.png"
+def test_figure_of_fewer_networks_replaces_none(tmp_path):
+    tables, figure = script("make_tables"), tmp_path / "reproduce-vote_plane-vote_plane.png"
+    source, drawn = tmp_path / "reproduction-vote_plane.json", tmp_path / FIGURE.file
     drawn.parent.mkdir()
-    for content, runs in ((b"first", None), (b"again", None), (b"without", [])):
+    for content, finished in ((b"first", True), (b"again", True), (b"without", False)):
         result = reproduction()
-        result["rows"][0]["runs"] = result["rows"][0]["runs"] if runs is None else runs
-        source.write_text(json.dumps(result))
+        write_json(source, result if finished else replace(result, rows=[replace(result.rows[0], runs=[])]))
         drawn.write_bytes(content)
-        tables.enter(tmp_path, tmp_path, tmp_path)
-        assert picture.read_bytes() == (content if runs is None else b"again")
+        tables.record(tmp_path, tmp_path, tmp_path)
+        assert figure.read_bytes() == (content if finished else b"again")
 
 
-def test_a_trial_does_not_go_into_the_docs(tmp_path):
-    (tmp_path / "reproduction-vote_plane.json").write_text(json.dumps(reproduction("trainer.epochs=1")))
-    with pytest.raises(ValueError, match=r"expected the recipes as they are, got changed ones \(trainer\.epochs=1\)"):
-        script("make_tables").enter(tmp_path, tmp_path, tmp_path)
+def test_changed_recipes_are_not_recorded(tmp_path):
+    write_json(tmp_path / "reproduction-vote_plane.json", reproduction("trainer.epochs=1"))
+    with pytest.raises(ValueError, match=r"unchanged recipes, got changes \(trainer\.epochs=1\)"):
+        script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 
-def test_a_folder_with_nothing_to_enter(tmp_path):
-    with pytest.raises(ValueError, match=r"expected compare\.json or reproduction-NAME\.json, got a folder without"):
-        script("make_tables").enter(tmp_path, tmp_path, tmp_path)
+def test_folder_without_results(tmp_path):
+    with pytest.raises(ValueError, match=r"source: expected a folder with compare\.json or reproduction-NAME\.json"):
+        script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 
-def test_every_result_of_a_reproduction_has_its_pictures():
+def test_every_recorded_figure_exists():
     for file in (ROOT / "results").glob("reproduce-*.json"):
-        for name in json.loads(file.read_text())["pictures"]:
+        for name in read_json(ReproductionResult, file).figures:
             assert (ROOT / "docs" / "images" / f"{file.stem}-{name}.png").exists()
 
 
-def test_a_row_has_mean_and_deviation(tmp_path):
+def test_row(tmp_path):
     runs = [result(0.97, 0), result(0.99, 1)]
     (tmp_path / "a.json").write_text(json.dumps({"recipe": "a", "model": "m", "data": "d", "runs": runs}))
     line = script("make_tables").results(tmp_path).splitlines()[-1]
     assert line == "| `a` | `m` | 12,345 | 3 | 98.00 ± 1.41 % | 2 | 1.5 | 2 cores, a processor |"
 
 
-def test_the_headlines_are_what_was_measured_of_chosen_networks(tmp_path):
+def test_headlines(tmp_path):
     tables = script("make_tables")
     assert len(tables.headlines(tmp_path).splitlines()) == 2
     capsules, cnn = load_reproduction("digit_pairs").networks
-    run = {"status": "finished", "epochs": 3, "seconds": 90.0, "parameters": 12345}
-    rows = [summarise_network(capsules, [run | {"measured": {"both right": 97.5}}]), summarise_network(cnn, [])]
-    (tmp_path / "reproduce-digit_pairs.json").write_text(json.dumps({"rows": rows}))
+    metrics = NetworkMetrics({"both correct": 97.5}, 3, 12345, 90.0, {})
+    rows = [
+        summarize_network(capsules, [NetworkRun(0, "x", "finished", metrics)], {}),
+        summarize_network(cnn, [], {}),
+    ]
+    write_json(tmp_path / "reproduce-digit_pairs.json", replace(reproduction(), rows=rows))
     *_, line = lines = tables.headlines(tmp_path).splitlines()
     assert len(lines) == 3
-    assert line.endswith(f"| {capsules.label} | both right | 90 | 97.50 | 12,345 | 2 |")
+    assert line.endswith(f"| {capsules.label} | both correct | 90 | 97.50 | 12,345 | 2 |")
 
 
-def test_shipped_weights_stand_with_their_cards(tmp_path, monkeypatch):
+def test_shipped_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     tables = script("make_tables")
     assert tables.shipped() == "None yet."

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from raising import raises_about
 from torchcaps import ops
-from torchcaps.errors import ShapeError, UnknownNameError
+from torchcaps.errors import UnknownNameError
 from torchcaps.nn import ROUTERS, DynamicRouting, EMRouting, Router, VariationalRouting
 from torchcaps.nn.routers import LAWS as NAMES
 from torchcaps.testing import laws
@@ -21,6 +22,10 @@ FACTORIES: dict[str, Callable[..., Router]] = {
     "dynamic, last gradient": partial(DynamicRouting, grad="last"),
     "em, full covariance": partial(EMRouting, covariance="full"),
     "em, costs not per child": partial(EMRouting, normalise=False),
+    "em, soft": partial(EMRouting, sharpness=0.25, beta_a_init="floor", scale=4.0),
+    "em, background": partial(EMRouting, background=-5.0, learn_background=True),
+    "em, momentum": partial(EMRouting, momentum=0.3, start="types", mass_floor=1e-5),
+    "em, released": EMRouting.released,
     "variational, full covariance": partial(VariationalRouting, covariance="full"),
 }
 KEPT = [(name, law) for name, make in FACTORIES.items() for law in sorted(make().laws)]
@@ -45,7 +50,7 @@ def test_every_router_keeps_its_laws_in_single_precision(router: str, law: str) 
 
 @pytest.mark.parametrize(("router", "law"), NOT_KEPT)
 def test_a_law_that_a_router_does_not_declare_is_one_it_breaks(router: str, law: str) -> None:
-    with pytest.raises((AssertionError, TypeError, ShapeError)):
+    with pytest.raises(AssertionError, match=f"^{law}: "):
         laws.LAWS[law](FACTORIES[router], laws.Sizes(), torch.float64)
 
 
@@ -63,9 +68,7 @@ def test_check_knows_only_laws_that_exist() -> None:
     class Lawless(DynamicRouting):
         laws = frozenset({"coupling_sums_to_two"})
 
-    with pytest.raises(
-        UnknownNameError, match="unknown law 'coupling_sums_to_two'; did you mean 'coupling_sums_to_one'"
-    ):
+    with raises_about(UnknownNameError, "'coupling_sums_to_two'", "'coupling_sums_to_one'"):
         laws.check(Lawless)
 
 
@@ -79,12 +82,15 @@ class Broken(Router):
     """Dynamic routing written out, with one fault in one place for each subclass."""
 
     algorithm = "broken"
-    takes_bias = True
+    takes_bias = True  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
     laws = DynamicRouting.laws
 
     def __init__(self, iters: int = 3) -> None:
         super().__init__()
         self.iters = iters
+
+    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, **_: Any) -> Capsules:
+        return self(ops.vote(children.poses, weight), children, bias=bias).capsules
 
     def softmax(self, logits: Tensor) -> Tensor:
         return logits.softmax(-1)

@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from raising import raises_about
 from torchcaps.data import BatchLoader, load_data, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.nn import MarginLoss
 from torchcaps.train import load_recipe
-from torchcaps.train.module import TrainModule, make_loss, make_model
-from torchcaps.train.recipe import LossRecipe
+from torchcaps.train.module import TrainModule, make_loss, make_model, make_optimizer
+from torchcaps.train.recipe import LossRecipe, OptimRecipe
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,32 @@ def test_a_model_without_classes_brings_its_own_objective(batch):
     made.validation_step(batch, 3)
     torch.testing.assert_close(made.totals["val"], 2 * once)
     assert once[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "nesterov": True}),
+        ("adam", {"betas": [0.8, 0.9]}, {"betas": (0.8, 0.9)}),
+        ("adamw", {"eps": 1e-6, "amsgrad": True}, {"eps": 1e-6, "amsgrad": True}),
+    ],
+)
+def test_optimizer_options(name, options, expected):
+    made = make_optimizer(OptimRecipe(name, options=options), [torch.nn.Parameter(torch.zeros(1))])
+    assert expected.items() <= made.defaults.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "named"),
+    [
+        ("sgd", {"betas": [0.8, 0.9]}, ("sgd", "betas")),
+        ("sgd", {"momentm": 0.9}, ("momentm", "momentum")),
+        ("adam", {"lr": 0.1}, ("adam", "lr")),
+        ("adam", {"betas": [2.0, 0.9]}, ("optim.options", "2.0")),
+        ("sgd", {"nesterov": True}, ("optim.options", "nesterov")),
+        ("adam", {"betas": 0.9}, ("optim.options", "0.9")),
+    ],
+)
+def test_optimizer_options_that_do_not_fit(name, options, named):
+    with raises_about(ConfigError, *named):
+        make_optimizer(OptimRecipe(name, options=options), [torch.nn.Parameter(torch.zeros(1))])

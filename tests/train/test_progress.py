@@ -6,17 +6,18 @@ from typing import Any
 
 from rich.console import Console
 
-from torchcaps.train._keeper import Keeper
+from torchcaps.train import Run, load_recipe
+from torchcaps.train._callback import RunCallback
 from torchcaps.train._progress import ProgressBar
 
 ROW = {"train_loss": 0.25, "val_accuracy": 0.987, "seconds": 12.0}
 
 
 def shown(tmp_path, terminal: bool) -> str:
-    keeper = Keeper(tmp_path, checkpoint_every=1)
-    keeper.rows = [ROW]
+    callback = RunCallback(Run(tmp_path, load_recipe()))
+    callback.state.rows = [ROW]
     text = io.StringIO()
-    bar = ProgressBar(keeper, Console(file=text, force_terminal=terminal, width=100))
+    bar = ProgressBar(callback, Console(file=text, force_terminal=terminal, width=100))
     trainer: Any = SimpleNamespace(global_step=3, current_epoch=0, max_epochs=2)
     module: Any = SimpleNamespace(total_steps=6)
     bar.on_train_start(trainer, module)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from raising import raises_about
 from torchcaps.data import DATASETS, Augment
 from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.models import create_model
@@ -76,7 +78,7 @@ def test_all_mistakes_in_one_error():
         "unknown key 'optim.lrr'; did you mean 'lr'?",
         "seed: expected a whole number, got 'x'",
         "trainer.precision: expected one of 32-true",
-        "data.augment.shift: expected a count of pixels, got -1",
+        "data.augment.shift: expected a number of pixels, got -1",
     ):
         assert line in text
 
@@ -86,7 +88,7 @@ def test_all_mistakes_in_one_error():
     [
         (["data.name=digit"], "data.name: unknown data set 'digit'; did you mean 'digits'"),
         (["loss.name=margins"], "loss.name: unknown loss 'margins'; did you mean 'margin'"),
-        (["optim.average=1"], "optim.average: expected a number below 1, got 1.0"),
+        (["optim.ema_decay=1"], "optim.ema_decay: expected a number below 1, got 1.0"),
         (["trainer.devices=3"], "data.batch_size: expected a multiple of trainer.devices = 3, got 64"),
     ],
 )
@@ -113,3 +115,9 @@ def test_not_toml():
 def test_reading_a_recipe_does_not_import_lightning():
     code = "import sys, torchcaps.train as t; t.load_recipe(); t.Run; sys.exit('lightning' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "..", ".", "", "a\\b", "x\n", "-x", "a" * 200])
+def test_name_is_a_plain_file_name(name):
+    with raises_about(ConfigError, "name", repr(name)):
+        replace(load_recipe("digits"), name=name)

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.train import Run, load_recipe
 from torchcaps.train.run import write_metrics
@@ -14,7 +18,7 @@ def test_a_new_folder_opens_again(tmp_path):
     assert run.recipe.seed == run.record["seed"] == 7
     assert run.status == "running"
     assert run.results == run.metrics() == {}
-    assert run.pictures.is_dir()
+    assert run.figures.is_dir()
 
 
 def test_without_a_name_the_folder_has_one_of_its_own(tmp_path, monkeypatch):
@@ -37,34 +41,78 @@ def test_the_data_of_the_recipe(tmp_path):
 
 def test_a_folder_that_is_taken(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
-    with pytest.raises(CheckpointError, match=r"folder: expected a new or empty folder, got '.*a' \(not empty\)"):
+    with raises_about(CheckpointError, "folder", run.path, "not empty"):
         Run.create(load_recipe(), run.path)
     run.update_record(status="running")
-    with pytest.raises(CheckpointError, match=r"got '.*a' \(it holds a run; resume it"):
+    with raises_about(CheckpointError, "folder", run.path, "resume it"):
         Run.create(load_recipe(), run.path)
 
 
 def test_no_run(tmp_path):
-    with pytest.raises(CheckpointError, match=r"run: expected a run folder with recipe.toml and run.json, got '.*'"):
+    with raises_about(CheckpointError, "run", "recipe.toml", tmp_path):
         Run.open(tmp_path)
 
 
 def test_damaged_files(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
-    (run.path / "run.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"run: expected JSON, got '.*run.json'"):
-        _ = run.record
-    (run.path / "recipe.toml").write_text("seed = -1")
-    with pytest.raises(ConfigError, match=r"recipe.toml: "):
-        Run.open(run.path)
+    for text in ("{", "[]", "{}", "[" * 100_000, '{"status": 3}'):
+        (run.path / "run.json").write_text(text)
+        with raises_about(CheckpointError, "run", run.path / "run.json"):
+            _ = run.record
+    for content in (b"seed = 1", b"\xff", b"seed = " + b"1" * 6000, b"a = " + b"[" * 100_000):
+        (run.path / "recipe.toml").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"recipe\.toml: "):
+            Run.open(run.path)
+    for name, read in (("metrics.csv", run.metrics), ("diagnostics.csv", run.diagnostics)):
+        for text in ("a,b\n1\n", "epoch,layer\nx,y\n", "epoch,layer,iteration,measure,value\nx,y,z,a,b\n"):
+            (run.path / name).write_text(text)
+            with raises_about(CheckpointError, "run", run.path / name):
+                read()
+
+
+@pytest.mark.parametrize("shape", ["abc", [1, 2], None, [1, "x", 2]])
+def test_damaged_image_shape(tmp_path, shape):
+    run = Run.create(load_recipe(), tmp_path / "a")
+    run.update_record(status="finished", image_shape=shape, num_classes=10)
+    run.weights.write_bytes(b"")
+    with raises_about(CheckpointError, "run", "image_shape"):
+        run.load_model()
+
+
+@pytest.mark.parametrize("name", ["figures", "checkpoints"])
+def test_symbolic_link_in_a_run_folder(tmp_path, name):
+    run = Run.create(load_recipe(), tmp_path / "a")
+    (run.path / name).rmdir()
+    (run.path / name).symlink_to(tmp_path)
+    with raises_about(CheckpointError, "run", run.path / name):
+        getattr(run, name)
+
+
+def test_folder_of_another_process_is_left_alone(tmp_path):
+    (tmp_path / "a").mkdir()
+    run = Run(tmp_path / "a", load_recipe())
+    with run.locked(), raises_about(CheckpointError, "run", run.path):
+        Run.create(load_recipe("digits", ["seed=1"]), run.path)
+    assert not (run.path / "recipe.toml").exists()
+
+
+def claim(start):
+    start.wait()
+    return str(Run.create(load_recipe()).path)
+
+
+def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        paths = [each.result() for each in [pool.submit(claim, start) for _ in range(8)]]
+    assert len(set(paths)) == 8
 
 
 def test_no_model_before_the_end(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     run.update_record(status="stopped")
-    with pytest.raises(
-        CheckpointError, match=r"run: expected a finished run, got '.*a' \(status 'stopped'; resume it\)"
-    ):
+    with raises_about(CheckpointError, "run", run.path, "stopped"):
         run.load_model()
 
 
@@ -72,7 +120,7 @@ def test_one_at_a_time(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     with (
         run.locked(),
-        pytest.raises(CheckpointError, match="run: expected a folder that nobody trains in"),
+        raises_about(CheckpointError, "run", run.path),
         run.locked(),
     ):
         pass

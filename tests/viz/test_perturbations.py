@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
+from raising import raises_about
 from torchcaps import viz
 from torchcaps.errors import ShapeError
 
@@ -27,7 +27,7 @@ def test_the_untouched_column_is_framed() -> None:
 
 
 def test_wrong_shapes_are_named() -> None:
-    with pytest.raises(ShapeError, match=r"^images: expected \[D, N, C, H, W\], got \(3, 1, 4, 4\) \(4 axes\)$"):
+    with raises_about(ShapeError, "images", "(3, 1, 4, 4) (4 axes)"):
         viz.perturbations(torch.rand(3, 1, 4, 4), [0.0])
-    with pytest.raises(ShapeError, match=r"^offsets: expected 3 values, one per column, got 1$"):
+    with raises_about(ShapeError, "offsets", "1"):
         viz.perturbations(torch.rand(2, 3, 1, 4, 4), [0.0])

@@ -17,7 +17,7 @@ def test_words_are_readable_on_white(name: str) -> None:
 
 
 def test_the_middle_of_the_two_sided_map_is_white() -> None:
-    assert _style.AROUND(0.5)[:3] == pytest.approx((1, 1, 1), abs=0.02)
+    assert _style.DIVERGING(0.5)[:3] == pytest.approx((1, 1, 1), abs=0.02)
 
 
 def test_figures_are_white_and_sharp() -> None:

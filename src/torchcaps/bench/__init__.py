@@ -1,25 +1,19 @@
-"""Benchmarks: our layers and steps beside the usual ones, on this machine."""
+"""Benchmarks of layers and training steps, beside the usual implementations, on this machine."""
 
 from torchcaps.bench import capsnet, dynamic, em, loading, routers
-from torchcaps.bench._case import CASES, Case, Contender, around
-from torchcaps.bench.compare import compare
-from torchcaps.bench.compare_table import lines as compare_lines
-from torchcaps.bench.compare_table import markdown as compare_markdown
+from torchcaps.bench._case import CASES, Candidate, Case, one_axis_sweep
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
 
 __all__ = [
     "CASES",
+    "Candidate",
     "Case",
-    "Contender",
-    "around",
     "capsnet",
-    "compare",
-    "compare_lines",
-    "compare_markdown",
     "dynamic",
     "em",
     "loading",
+    "one_axis_sweep",
     "read_result",
     "render",
     "routers",

@@ -1,4 +1,4 @@
-"""What a benchmark is: contenders that do the same work, and the points at which they are measured."""
+"""Benchmarks: candidates that do the same work, and the points at which they are measured."""
 
 from __future__ import annotations
 
@@ -8,54 +8,70 @@ from dataclasses import dataclass
 from torchcaps._registry import Registry
 
 Point = Mapping[str, int]
-# What a contender can do at a point, ready to be called again and again: `forward`, `forward+backward`, `step`.
+# Functions by task, which can be called repeatedly: `forward`, `forward+backward`, `step`.
 Tasks = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
-class Contender:
-    """One way to do the work: `prepare` makes inputs and parameters for a point and gives the tasks.
+class Candidate:
+    """One implementation of the work.
 
-    `needs` estimates the memory in bytes at a point: where the machine has less, the contender is reported, not run.
-    `flops` counts the floating-point operations of its last task, where a rate means something. `compiled` says that
-    the first call at a point builds code, so that a smaller point cannot stand in to warm it up.
+    Attributes:
+        name: Name in tables.
+        prepare: Creates inputs and parameters for a point, and returns the tasks.
+        memory_needed: Estimated memory in bytes at a point. If the machine has less, the candidate is not run.
+        flops: Number of floating-point operations of the last task.
+        compiled: Whether the first call at a point compiles code, so that a smaller point cannot warm it up.
     """
 
     name: str
     prepare: Callable[[Point], Tasks]
-    needs: Callable[[Point], float] = lambda point: 0.0
+    memory_needed: Callable[[Point], float] = lambda point: 0.0
     flops: Callable[[Point], float] | None = None
     compiled: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark: the first contender is ours, the first point is the one that the headline speaks of.
+    """A benchmark.
 
-    `check` holds the fast twin to its reference before anything is measured: it raises AssertionError where they
-    differ. `quick` are the points of a short run; `memory` says whether peak memory is measured.
+    Attributes:
+        title: Heading of its table.
+        candidates: Implementations; the first is ours.
+        points: Sizes; the first is that of the summary.
+        quick: Sizes of a short run.
+        check: Compares kernels with the reference, and raises AssertionError if they differ.
+        memory: Whether peak memory is measured.
     """
 
     title: str
-    contenders: tuple[Contender, ...]
+    candidates: tuple[Candidate, ...]
     points: tuple[Point, ...]
     quick: tuple[Point, ...]
     check: Callable[[], None]
     memory: bool = True
 
-    def contender(self, name: str) -> Contender:
-        """The contender of this name."""
-        return next(contender for contender in self.contenders if contender.name == name)
+    def candidate(self, name: str) -> Candidate:
+        """Return the candidate of this name."""
+        return next(candidate for candidate in self.candidates if candidate.name == name)
 
 
 CASES: Registry[Case] = Registry("benchmark")
 
 
-def around(base: Point, **axes: tuple[int, ...]) -> tuple[Point, ...]:
-    """The base point, then one axis at a time moved away from it.
+def one_axis_sweep(base: Point, **axes: tuple[int, ...]) -> tuple[Point, ...]:
+    """Return the base point, then points that differ from it along one axis.
 
-    >>> around({"batch": 2, "iters": 3}, iters=(1, 3))
-    ({'batch': 2, 'iters': 3}, {'batch': 2, 'iters': 1})
+    Args:
+        base: Sizes of the base point.
+        **axes: Values along each axis.
+
+    Returns:
+        The points, without duplicates of the base.
+
+    Example:
+        >>> one_axis_sweep({"batch": 2, "iters": 3}, iters=(1, 3))
+        ({'batch': 2, 'iters': 3}, {'batch': 2, 'iters': 1})
     """
     moved = [{**base, axis: value} for axis, values in axes.items() for value in values if value != base[axis]]
     return (dict(base), *moved)

@@ -1,6 +1,6 @@
-"""Dynamic routing as public code writes it: two patterns to be measured against, same results, no fast twin.
+"""Dynamic routing as public code implements it: two baselines with the same results and no kernel.
 
-Both keep what the pattern keeps in memory, and let the gradient flow through all iterations.
+Both store the same intermediate tensors as that code and differentiate through all iterations.
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from torchcaps.ops import squash
 
 
 def broadcast_routing(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """One matrix product per sample, child and parent: broadcasting copies the weight [I, J, P, D] for every sample.
+    """Route with one matrix product per sample, child and parent.
 
-    poses [B, I, P] give parents [B, J, D]; every intermediate keeps all five axes.
+    Broadcasting copies the weight for every sample, and every intermediate tensor has all five axes.
+
+    Args:
+        poses: Poses of the children.
+        weight: Transformation matrices.
+        bias: Bias of the parents.
+        iters: Number of iterations.
+
+    Shape:
+        poses: [B, I, P]; weight: [I, J, P, D]; bias: [J, D]; returns [B, J, D].
+
+    Returns:
+        The poses of the parents.
     """
     votes = poses[:, :, None, None, :] @ weight[None]  # [B, I, J, 1, D]
     logits = torch.zeros_like(votes[..., :1])  # [B, I, J, 1, 1]
@@ -29,7 +41,20 @@ def broadcast_routing(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -
 
 
 def einsum_routing(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """All votes [B, I, J, D] from one einsum, then weighted sums of them as products that are stored as well."""
+    """Route with all votes from one einsum, and weighted sums of stored products.
+
+    Args:
+        poses: Poses of the children.
+        weight: Transformation matrices.
+        bias: Bias of the parents.
+        iters: Number of iterations.
+
+    Shape:
+        poses: [B, I, P]; weight: [I, J, P, D]; bias: [J, D]; returns [B, J, D].
+
+    Returns:
+        The poses of the parents.
+    """
     votes = torch.einsum("bip,ijpd->bijd", poses, weight)  # [B, I, J, D]
     logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
     parents = votes.new_zeros(votes.shape[0], *votes.shape[2:])  # [B, J, D]

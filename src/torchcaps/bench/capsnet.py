@@ -1,24 +1,24 @@
-"""A whole training step of `capsnet`, beside its convolutions alone, a large matrix product, and the usual way."""
+"""A training step of `capsnet`, beside its convolutions, a large matrix product, and the usual implementation."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks
 from torchcaps.bench.baselines import broadcast_routing
-from torchcaps.bench.dynamic import check_twin
+from torchcaps.bench.dynamic import check_kernel
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import MarginLoss, ReconstructionLoss
 from torchcaps.types import Capsules
 
 PAPER: Point = {"batch": 128}
-# Side of the square matrices whose product shows what the machine can do.
+# Side of the square matrices whose product gives the peak rate of the machine.
 SIDE = 4096
 
 
 class UsualHead(nn.Module):
-    """The class capsules as public code writes them: weight copied per sample, votes stored."""
+    """Class capsules as public code implements them: weight copied per sample, votes stored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,14 +31,14 @@ class UsualHead(nn.Module):
 
 
 def digits(point: Point) -> tuple[Tensor, Tensor]:
-    """Images [B, 1, 28, 28] of noise and labels [B]: what they show does not change the time."""
+    """Return random images [B, 1, 28, 28] and labels [B]."""
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(point["batch"], 1, 28, 28, generator=generator)  # [B, 1, 28, 28]
     return images, torch.randint(0, 10, (point["batch"],), generator=generator)
 
 
 def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Point) -> Tasks:
-    """Forward, margin and reconstruction loss, backward, update."""
+    """Return a task: forward, margin and reconstruction loss, backward, update."""
     images, labels = digits(point)
     margin, reconstruction = MarginLoss(), ReconstructionLoss()
 
@@ -53,14 +53,14 @@ def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Po
 
 
 def ours(point: Point) -> Tasks:
-    """`capsnet` as this library trains it."""
+    """Prepare a training step of `capsnet`."""
     torch.manual_seed(0)
     model = create_model("capsnet")
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
 
 
 def usual(point: Point) -> Tasks:
-    """The same network with the usual class capsules, and the optimiser as it comes."""
+    """Prepare the same step with the usual class capsules and the default optimiser."""
     torch.manual_seed(0)
     model = create_model("capsnet")
     model.add_module("head", UsualHead())
@@ -68,7 +68,7 @@ def usual(point: Point) -> Tasks:
 
 
 def convolutions(point: Point) -> Tasks:
-    """The two convolutions of `capsnet` forward and backward, nothing else."""
+    """Prepare forward and backward of the two convolutions of `capsnet`."""
     torch.manual_seed(0)
     model = create_model("capsnet")
     layers = nn.Sequential(*(module for module in model.modules() if isinstance(module, nn.Conv2d)))
@@ -84,14 +84,14 @@ def convolutions(point: Point) -> Tasks:
 
 
 def conv_flops(point: Point) -> float:
-    """Multiplications and additions: forward and weight gradient of both, input gradient of the second only."""
+    """Count multiplications and additions: forward and weight gradient of both, input gradient of the second."""
     first = 2 * 20 * 20 * 256 * 81
     second = 2 * 6 * 6 * 256 * 256 * 81
     return point["batch"] * (2.0 * first + 3.0 * second)
 
 
 def product(point: Point) -> Tasks:
-    """One product of two large square matrices."""
+    """Prepare one product of two large square matrices."""
     left, right = torch.rand(2, SIDE, SIDE)
     return {"step": lambda: torch.mm(left, right)}
 
@@ -100,15 +100,15 @@ CASES.add(
     "capsnet",
     Case(
         title="One training step of capsnet: forward, both losses, backward, Adam",
-        contenders=(
-            Contender("torchcaps", ours),
-            Contender("written the usual way", usual),
-            Contender("its convolutions alone", convolutions, flops=conv_flops),
-            Contender(f"torch.mm, {SIDE} x {SIDE}", product, flops=lambda point: 2.0 * SIDE**3),
+        candidates=(
+            Candidate("torchcaps", ours),
+            Candidate("usual implementation", usual),
+            Candidate("convolutions only", convolutions, flops=conv_flops),
+            Candidate(f"torch.mm, {SIDE} x {SIDE}", product, flops=lambda point: 2.0 * SIDE**3),
         ),
         points=(PAPER,),
         quick=({"batch": 16},),
-        check=check_twin,
+        check=check_kernel,
         memory=False,
     ),
 )

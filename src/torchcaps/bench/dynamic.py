@@ -1,4 +1,4 @@
-"""The DigitCaps layer, 1152 x 8 -> 10 x 16 in three iterations: ours, our reference, and the usual patterns."""
+"""The DigitCaps layer, 1152 x 8 -> 10 x 16 in three iterations: kernel, reference and baselines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench._layer import CHECKED, DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 from torchcaps.bench.baselines import broadcast_routing, einsum_routing
-from torchcaps.ops import dynamic_routing, vote
-from torchcaps.ops._dispatch import choose, route
-from torchcaps.testing import assert_matches
+from torchcaps.ops import dynamic_routing, fastest_backend, route, vote
+from torchcaps.testing import assert_matches_reference
+from torchcaps.types import Capsules
 
 Layer = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
@@ -24,17 +24,17 @@ TEN_GIGABYTES: Point = {"batch": 1024, "children": 1526, "parents": 100, "iters"
 
 
 def fused(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """What `CapsLinear` does: the fastest twin that is available."""
-    return _twin(poses, weight, bias, iters=iters)
+    """Route with the fastest kernel that is available, as `CapsLinear` does."""
+    return _kernel(poses, weight, bias, iters=iters)
 
 
 def reference(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """The definition."""
-    return _definition(poses, weight, bias, iters=iters)
+    """Route with the reference."""
+    return _reference(poses, weight, bias, iters=iters)
 
 
 def layer_tasks(layer: Layer, point: Point) -> Tasks:
-    """Forward alone, and forward with the gradients of poses, weight and bias."""
+    """Return the tasks of a layer, with the gradients of poses, weight and bias."""
     generator = torch.Generator().manual_seed(0)
     children, parents = point["children"], point["parents"]
     poses = torch.rand(point["batch"], children, IN_DIM, generator=generator).sub_(0.5).requires_grad_()
@@ -43,26 +43,26 @@ def layer_tasks(layer: Layer, point: Point) -> Tasks:
     return forward_and_backward(lambda: [layer(poses, weight, bias, point["iters"])], (poses, weight, bias))
 
 
-def _contender(name: str, layer: Layer, copies: int, *, compiled: bool = False) -> Contender:
-    """A contender that holds so many times the size of the votes at its peak, as measured at the DigitCaps point."""
+def _candidate(name: str, layer: Layer, copies: int, *, compiled: bool = False) -> Candidate:
+    """Return a candidate whose peak memory is `copies` times the size of the votes."""
 
     def prepare(point: Point) -> Tasks:
         if not compiled:
             return layer_tasks(layer, point)
-        # One point must not count as a recompilation of another: after eight of them torch would run it eagerly.
+        # Without a reset torch counts points as recompilations, and runs eagerly after eight of them.
         torch.compiler.reset()
         return layer_tasks(torch.compile(layer, dynamic=False), point)
 
-    def needs(point: Point) -> float:
-        # Without the kernel the reference serves, which stores its votes.
-        stores = layer is not fused or choose("auto", "dynamic", torch.device("cpu"), torch.float32) != "cpu"
+    def memory_needed(point: Point) -> float:
+        # Without a kernel the reference runs, which stores its votes.
+        stores = layer is not fused or fastest_backend("dynamic", torch.device("cpu"), torch.float32) != "cpu"
         return (copies or 5) * vote_bytes(point) if stores else 0
 
-    return Contender(name, prepare, needs, compiled=compiled)
+    return Candidate(name, prepare, memory_needed, compiled=compiled)
 
 
-def check_twin() -> None:
-    """Hold the twin that `auto` takes to the reference: odd sizes, the layer of the paper, all options."""
+def check_kernel() -> None:
+    """Compare the kernel that `auto` selects with the reference: odd sizes, the layer of the paper, all options."""
     generator = torch.Generator().manual_seed(0)
     for batch, children, parents, in_dim, out_dim in (*CHECKED, (1, 1, 1, 1, 1)):
         poses = torch.randn(batch, children, in_dim, generator=generator)
@@ -70,19 +70,19 @@ def check_twin() -> None:
         bias = torch.randn(parents, out_dim, generator=generator)
         for shared, leaky, grad in itertools.product((False, True), (False, True), ("all", "last")):
             options = {"iters": 3, "leaky": leaky, "grad": grad}
-            assert_matches(
-                functools.partial(_twin, **options),
-                functools.partial(_definition, **options),
+            assert_matches_reference(
+                functools.partial(_kernel, **options),
+                functools.partial(_reference, **options),
                 [poses, weight[0] if shared else weight, bias],
             )
 
 
-def _twin(poses: Tensor, weight: Tensor, bias: Tensor, **options: Any) -> Tensor:
-    parents = route("auto", "dynamic", poses, weight, bias, options)
-    return _definition(poses, weight, bias, **options) if parents is None else parents
+def _kernel(poses: Tensor, weight: Tensor, bias: Tensor, **options: Any) -> Tensor:
+    children = Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
+    return route(children, weight, "dynamic", bias=bias, **options).poses
 
 
-def _definition(poses: Tensor, weight: Tensor, bias: Tensor, **options: Any) -> Tensor:
+def _reference(poses: Tensor, weight: Tensor, bias: Tensor, **options: Any) -> Tensor:
     return dynamic_routing(vote(poses, weight), bias=bias, **options).poses
 
 
@@ -90,15 +90,15 @@ CASES.add(
     "dynamic",
     Case(
         title="The DigitCaps layer: 1152 capsules of 8 to 10 capsules of 16, three iterations",
-        contenders=(
-            _contender("fused", fused, 0),
-            _contender("reference", reference, 5),
-            _contender("reference, torch.compile", reference, 4, compiled=True),
-            _contender("einsum baseline", einsum_routing, 5),
-            _contender("broadcast baseline", broadcast_routing, 19),
+        candidates=(
+            _candidate("fused", fused, 0),
+            _candidate("reference", reference, 5),
+            _candidate("reference, torch.compile", reference, 4, compiled=True),
+            _candidate("einsum baseline", einsum_routing, 5),
+            _candidate("broadcast baseline", broadcast_routing, 19),
         ),
         points=(
-            *around(
+            *one_axis_sweep(
                 DIGIT_CAPS,
                 batch=(16, 32, 64, 256),
                 children=(288, 576, 2304, 4608),
@@ -108,6 +108,6 @@ CASES.add(
             TEN_GIGABYTES,
         ),
         quick=({**DIGIT_CAPS, "batch": 16},),
-        check=check_twin,
+        check=check_kernel,
     ),
 )

@@ -1,4 +1,4 @@
-"""Matrix capsules with EM routing: one convolutional layer, and whole training steps, with the kernel and without."""
+"""Matrix capsules with EM routing: one convolutional layer and whole training steps, with and without kernel."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench._layer import forward_and_backward
 from torchcaps.models import create_model
 from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
-from torchcaps.testing import assert_matches
+from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
 # The lower layer of `matrix_capsnet_small`: 8 -> 16 types, 3x3, stride 2, on a grid of 14x14.
@@ -22,7 +22,7 @@ CHECKED = ((5, 2, 3, 3, 2), (4, 1, 1, 2, 1), (6, 3, 17, 3, 1))
 
 
 def make_children(point: Point) -> Capsules:
-    """A grid of random capsules, all of which ask for gradients."""
+    """Return a grid of random capsules that require gradients."""
     generator = torch.Generator().manual_seed(0)
     shape = (point["batch"], point["grid"], point["grid"], point["types"])
     poses = torch.randn(*shape, 16, generator=generator)  # [B, H, W, I, 16]
@@ -30,7 +30,7 @@ def make_children(point: Point) -> Capsules:
 
 
 def layer_tasks(backend: str, point: Point) -> Tasks:
-    """Forward alone, and forward with the gradients of children, weight and betas."""
+    """Return the tasks of a layer, with the gradients of children, weight and betas."""
     torch.manual_seed(0)
     routing = EMRouting(iters=point["iters"])
     layer = CapsConv2d(point["types"], point["parents"], 3, 2, routing=routing)
@@ -40,7 +40,7 @@ def layer_tasks(backend: str, point: Point) -> Tasks:
 
 
 def training_step(name: str, backend: str, point: Point) -> Tasks:
-    """Forward, spread loss, backward, update, on images of noise of smallNORB's shape after its crop."""
+    """Return a task: forward, spread loss, backward, update, on random images of the shape of smallNORB."""
     torch.manual_seed(0)
     model = create_model(name, (2, 32, 32), 5, routing={"name": "em", "iters": point["iters"]})
     for module in model.modules():
@@ -60,13 +60,13 @@ def training_step(name: str, backend: str, point: Point) -> Tasks:
 
 
 def vote_bytes(point: Point) -> int:
-    """The size of all votes of the layer in float32."""
+    """Return the size of all votes of the layer in float32."""
     positions = ((point["grid"] - 3) // 2 + 1) ** 2
     return 4 * 16 * point["batch"] * positions * 9 * point["types"] * point["parents"]
 
 
-def check_twin() -> None:
-    """Hold the twin that `auto` takes to the reference, on small layers of both kinds, in values and all gradients."""
+def check_kernel() -> None:
+    """Compare the kernel that `auto` selects with the reference, on small layers of both kinds."""
     layers: list[tuple[int, int, CapsConv2d | ClassCaps]] = [
         (grid, types, CapsConv2d(types, parents, kernel, stride)) for grid, types, parents, kernel, stride in CHECKED
     ]
@@ -81,12 +81,12 @@ def check_twin() -> None:
         ) -> Tensor:
             routing: Any = EMRouting()
             routing.beta_u, routing.beta_a = betas
-            out = routing.convolve(Capsules(poses, activations), weight, window, backend=backend)
+            out = routing.route_conv(Capsules(poses, activations), weight, window, backend=backend)
             return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
         weight = torch.randn(layer.weight.shape, generator=generator)  # [K*K*I, J, 4, 4] or [I, J, 4, 4]
         betas = torch.randn(2, layer.weight.shape[1], generator=generator).unbind()  # [J], [J]
-        assert_matches(
+        assert_matches_reference(
             lambda *tensors, run=run: run("auto", *tensors),
             lambda *tensors, run=run: run("reference", *tensors),
             [children.poses.detach(), children.activations.detach(), weight, *betas],
@@ -98,13 +98,13 @@ CASES.add(
     "em",
     Case(
         title="A convolutional layer of matrix capsules: 8 to 16 types, 3x3, stride 2, on 14x14, EM in 3 iterations",
-        contenders=(
-            Contender("fused", lambda point: layer_tasks("auto", point)),
-            Contender("reference", lambda point: layer_tasks("reference", point), lambda point: 9 * vote_bytes(point)),
+        candidates=(
+            Candidate("fused", lambda point: layer_tasks("auto", point)),
+            Candidate("reference", lambda point: layer_tasks("reference", point), lambda point: 9 * vote_bytes(point)),
         ),
-        points=around(LAYER, batch=(8, 16, 64), types=(4, 16), parents=(8, 32), iters=(1, 2, 5)),
+        points=one_axis_sweep(LAYER, batch=(8, 16, 64), types=(4, 16), parents=(8, 32), iters=(1, 2, 5)),
         quick=({**LAYER, "batch": 4},),
-        check=check_twin,
+        check=check_kernel,
     ),
 )
 
@@ -112,17 +112,17 @@ CASES.add(
     "matrix_capsnet",
     Case(
         title="One training step of matrix_capsnet_small on 32x32 images: forward, spread loss, backward, Adam",
-        contenders=(
-            Contender("torchcaps", lambda point: training_step("matrix_capsnet_small", "auto", point)),
-            Contender(
-                "with the reference",
+        candidates=(
+            Candidate("torchcaps", lambda point: training_step("matrix_capsnet_small", "auto", point)),
+            Candidate(
+                "reference",
                 lambda point: training_step("matrix_capsnet_small", "reference", point),
                 lambda point: 75e6 * point["batch"],
             ),
-            Contender("matrix_capsnet (32, 32, 32, 32)", lambda point: training_step("matrix_capsnet", "auto", point)),
+            Candidate("matrix_capsnet (32, 32, 32, 32)", lambda point: training_step("matrix_capsnet", "auto", point)),
         ),
         points=(SMALL,),
         quick=({**SMALL, "batch": 4},),
-        check=check_twin,
+        check=check_kernel,
     ),
 )

@@ -1,4 +1,4 @@
-"""Whether loading holds training up: a batch made ready, beside the training step of `capsnet_small` that uses it."""
+"""Loading of batches, beside the training step of `capsnet_small` that uses them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks
 from torchcaps.bench.capsnet import training_step
 from torchcaps.data import Augment, BatchLoader, load_data
 from torchcaps.models import create_model
@@ -16,25 +16,25 @@ PAPER: Point = {"batch": 128}
 
 
 def shifted(point: Point) -> Tasks:
-    """A batch of the embedded digits from memory: chosen, made floats, shifted by up to 2 pixels."""
+    """Load a batch of the bundled digits from memory, as floats, shifted by up to 2 pixels."""
     loader = BatchLoader(load_data("digits"), point["batch"], shuffle=True, augment=Augment(shift=2))
     return {"batch": _endless(loader)}
 
 
 def overlaid(point: Point) -> Tasks:
-    """A batch of MultiMNIST: two digits chosen, placed and added, as bytes, with both sources."""
+    """Generate a batch of MultiMNIST as bytes, with both sources."""
     data = load_data("multimnist", source="digits")
     starts = itertools.count(step=point["batch"])
     return {"batch": lambda: data.batch(torch.arange(point["batch"]) + next(starts) % (len(data) - point["batch"]))}
 
 
 def overlaid_loader(point: Point) -> Tasks:
-    """The same as training gets it: in random order, as floats."""
+    """Generate a batch of MultiMNIST in random order, as floats."""
     return {"batch": _endless(BatchLoader(load_data("multimnist", source="digits"), point["batch"], shuffle=True))}
 
 
 def step(point: Point) -> Tasks:
-    """A training step of `capsnet_small` on as many images of 28x28."""
+    """Prepare a training step of `capsnet_small`."""
     torch.manual_seed(0)
     model = create_model("capsnet_small")
     tasks = training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
@@ -42,7 +42,7 @@ def step(point: Point) -> Tasks:
 
 
 def check_batches() -> None:
-    """A generated sample is the same in any batch: without that, speed means nothing."""
+    """Check that a generated sample is the same in every batch."""
     data = load_data("multimnist", source="digits")
     numbers = torch.arange(0, len(data), len(data) // 7)
     together = data.batch(numbers)
@@ -58,12 +58,12 @@ def _endless(loader: BatchLoader) -> Callable[[], object]:
 CASES.add(
     "loading",
     Case(
-        title="A batch made ready, beside the training step of capsnet_small that uses it",
-        contenders=(
-            Contender("digits in memory, shifted", shifted),
-            Contender("multimnist, drawn", overlaid),
-            Contender("multimnist, drawn, as floats", overlaid_loader),
-            Contender("a training step of capsnet_small", step),
+        title="Loading a batch, beside the training step of capsnet_small that uses it",
+        candidates=(
+            Candidate("digits in memory, shifted", shifted),
+            Candidate("multimnist, generated", overlaid),
+            Candidate("multimnist, generated, as floats", overlaid_loader),
+            Candidate("training step of capsnet_small", step),
         ),
         points=(PAPER,),
         quick=(PAPER,),

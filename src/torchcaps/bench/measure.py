@@ -1,4 +1,4 @@
-"""Time and memory: contenders take turns in one process; peak memory is taken in a process of its own per contender."""
+"""Time and memory: candidates take turns in one process; peak memory is measured in a process per candidate."""
 
 from __future__ import annotations
 
@@ -16,57 +16,68 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchcaps.bench._case import Case, Contender, Point, Tasks
+from torchcaps.bench._case import Candidate, Case, Point, Tasks
 
 Row = dict[str, Any]
 
 
-class Plan(NamedTuple):
-    """How long to measure at a point: so many rounds, or until the seconds are over, but at least three rounds."""
+class TimingBudget(NamedTuple):
+    """How long to measure at a point.
+
+    Attributes:
+        rounds: Largest number of rounds.
+        seconds: Time after which no further round starts, once there are three.
+    """
 
     rounds: int
     seconds: float
 
 
-def measure_point(case: Case, point: Point, plan: Plan) -> list[Row]:
-    """One row per contender: the minimum and median of every task, rates, and errors of those that failed.
+def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
+    """Time every task of every candidate; in a round each task runs once.
 
-    In a round every contender does each of its tasks once.
+    Args:
+        case: The benchmark.
+        point: The sizes.
+        budget: How long to measure.
+
+    Returns:
+        One row per candidate: minimum and median of every task, rates, and errors.
     """
-    names = [contender.name for contender in case.contenders]
-    rows: dict[str, Row] = {name: {"point": dict(point), "contender": name} for name in names}
+    names = [candidate.name for candidate in case.candidates]
+    rows: dict[str, Row] = {name: {"point": dict(point), "candidate": name} for name in names}
     ready: dict[str, Tasks] = {}
-    for contender in case.contenders:
-        tasks = _attempt(rows[contender.name], lambda contender=contender: _warm(contender, point))
+    for candidate in case.candidates:
+        tasks = _try(rows[candidate.name], lambda candidate=candidate: _warm(candidate, point))
         if tasks is not None:
-            ready[contender.name] = tasks
+            ready[candidate.name] = tasks
     times: dict[str, dict[str, list[float]]] = {name: {task: [] for task in tasks} for name, tasks in ready.items()}
-    end = time.perf_counter() + plan.seconds
-    for number in range(plan.rounds):
+    end = time.perf_counter() + budget.seconds
+    for number in range(budget.rounds):
         for name, tasks in ready.items():
             for task, call in tasks.items():
                 if "error" not in rows[name]:
-                    took = _attempt(rows[name], lambda call=call: _time(call))
+                    took = _try(rows[name], lambda call=call: _time(call))
                     times[name][task] += [] if took is None else [took]
         if time.perf_counter() > end and number >= 2:
             break
     for name in ready:
         rows[name]["times"] = {task: _summary(all_times) for task, all_times in times[name].items() if all_times}
-        flops = case.contender(name).flops
+        flops = case.candidate(name).flops
         if flops is not None and rows[name]["times"]:
             last = list(rows[name]["times"].values())[-1]
             rows[name]["gflops"] = flops(point) / last["min"] / 1e9
     return list(rows.values())
 
 
-def measure_memory(name: str, contender: str, point: Point) -> dict[str, float] | str:
-    """Peak memory of each task in MB beyond what inputs and parameters take, or what went wrong."""
-    return in_own_process("torchcaps.bench.measure", name, contender, json.dumps(dict(point)))
+def measure_memory(name: str, candidate: str, point: Point) -> dict[str, float] | str:
+    """Return the peak memory of each task in MB, without inputs and parameters, or the reason of a failure."""
+    return in_own_process("torchcaps.bench.measure", name, candidate, json.dumps(dict(point)))
 
 
-def in_own_process(module: str, *words: str) -> dict[str, float] | str:
-    """Run a module as a program with these words: the JSON that it prints last, or what went wrong."""
-    command = [sys.executable, "-m", module, *words]
+def in_own_process(module: str, *arguments: str) -> dict[str, float] | str:
+    """Run a module in a new process; return the JSON of its last line, or the reason of a failure."""
+    command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
@@ -75,17 +86,17 @@ def in_own_process(module: str, *words: str) -> dict[str, float] | str:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def peak_memory(contender: Contender, point: Point) -> dict[str, float]:
-    """Run every task once in this process and read how far the resident memory rose above where it stood."""
-    # What is loaded or built at a first call is no part of the work; a batch of one leaves no large block behind.
-    first = contender.prepare(point if contender.compiled else {**point, "batch": 1})
+def peak_memory(candidate: Candidate, point: Point) -> dict[str, float]:
+    """Run every task once; return how far the resident memory rises, in MB."""
+    # The first call loads or compiles code, which is not measured. A batch of one leaves no large block behind.
+    first = candidate.prepare(point if candidate.compiled else {**point, "batch": 1})
     for call in first.values():
         call()
     del first
-    tasks = contender.prepare(point)
+    tasks = candidate.prepare(point)
     peaks: dict[str, float] = {}
     for task, call in tasks.items():
-        if contender.compiled:
+        if candidate.compiled:
             call()
         gc.collect()
         _trim()
@@ -96,7 +107,7 @@ def peak_memory(contender: Contender, point: Point) -> dict[str, float]:
 
 
 def available_memory() -> float:
-    """Bytes that can be taken without swapping; unlimited where the system does not say."""
+    """Return the bytes that are available without swapping; infinity if the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -104,24 +115,24 @@ def available_memory() -> float:
     return next((int(line.split()[1]) * 1024.0 for line in lines if line.startswith("MemAvailable")), float("inf"))
 
 
-def why_not(contender: Contender, point: Point) -> str | None:
-    """Why a contender cannot run at a point: it would need more memory than there is."""
-    need, there = contender.needs(point), available_memory()
-    return None if need <= there else f"needs about {need / 1e9:.0f} GB, {there / 1e9:.0f} GB are free"
+def insufficient_memory(candidate: Candidate, point: Point) -> str | None:
+    """Return the reason if a candidate needs more memory than is available, else None."""
+    needed, available = candidate.memory_needed(point), available_memory()
+    return None if needed <= available else f"needs about {needed / 1e9:.0f} GB, {available / 1e9:.0f} GB are available"
 
 
-def _warm(contender: Contender, point: Point) -> Tasks:
-    reason = why_not(contender, point)
+def _warm(candidate: Candidate, point: Point) -> Tasks:
+    reason = insufficient_memory(candidate, point)
     if reason is not None:
         raise MemoryError(reason)
-    tasks = contender.prepare(point)
+    tasks = candidate.prepare(point)
     for call in tasks.values():
         call()
     return tasks
 
 
-def _attempt(row: Row, call: Callable[[], Any]) -> Any:
-    # A contender that fails, for whatever reason, is a result to report: the others go on.
+def _try(row: Row, call: Callable[[], Any]) -> Any:
+    # Any error of a candidate is a result to report.
     try:
         return call()
     except Exception as error:
@@ -141,7 +152,7 @@ def _summary(times: list[float]) -> dict[str, float]:
 
 
 def _resident(*, peak: bool = False, reset: bool = False) -> int:
-    """Bytes of resident memory now, or at their peak since the last reset (Linux; elsewhere since the start)."""
+    """Return the resident memory in bytes, or its peak since the last reset (outside Linux since the start)."""
     status = Path("/proc/self/status")
     if not status.exists():
         import resource
@@ -150,20 +161,20 @@ def _resident(*, peak: bool = False, reset: bool = False) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     if reset:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    wanted = "VmHWM:" if peak else "VmRSS:"
+    key = "VmHWM:" if peak else "VmRSS:"
     lines = status.read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(wanted))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
 def _trim() -> None:
-    """Give freed memory back to the system, so that it is not mistaken for memory in use (glibc only)."""
+    """Return freed memory to the system, so that it does not count as used (glibc only)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 if __name__ == "__main__":
-    _, wanted_case, wanted_contender, wanted_point = sys.argv
+    _, case_name, candidate_name, point_json = sys.argv
     from torchcaps import bench
 
-    print(json.dumps(peak_memory(bench.CASES[wanted_case].contender(wanted_contender), json.loads(wanted_point))))
+    print(json.dumps(peak_memory(bench.CASES[case_name].candidate(candidate_name), json.loads(point_json))))

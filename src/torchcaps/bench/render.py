@@ -1,4 +1,4 @@
-"""Tables and a picture from a benchmark's result: whatever the docs show of it is made here."""
+"""Tables and a figure from the result of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,68 +11,103 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from torchcaps._files import write_figure, write_text
 from torchcaps.bench.run import Result
 from torchcaps.errors import DataError
-from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, MUTED, TITLE, WARM, calm, new_figure
+from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, MUTED, TITLE, WARM, new_figure, style_axes
 
 Row = dict[str, Any]
 
-# Ours in the accent colour, the others from near to far.
+# The first candidate has the accent colour.
 _COLOURS = (ACCENT, INK, MUTED, "#c9a227", WARM)
 
 
 def read_result(path: Path) -> Result:
-    """A result as `write_result` wrote it."""
+    """Read a result that `write_result` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: If the file is missing or no JSON.
+
+    Example:
+        >>> read_result(Path("benchmarks/results/dynamic.json"))["title"]  # doctest: +SKIP
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: expected the result of a benchmark, got none ({error})") from None
+        raise DataError(f"{path}: expected the result of a benchmark as JSON, got {error}") from None
 
 
 def render(result: Result, folder: Path) -> list[Path]:
-    """Write `<benchmark>.md` with its tables and, where a size was varied, `<benchmark>.svg` into a folder."""
+    """Write `<benchmark>.md` and, if sizes vary, `<benchmark>.svg`.
+
+    Args:
+        result: The result.
+        folder: The folder of the files.
+
+    Returns:
+        The written files.
+
+    Example:
+        >>> render(read_result(Path("benchmarks/results/dynamic.json")), Path("docs/benchmarks"))  # doctest: +SKIP
+    """
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{result['benchmark']}.md"
     text = table(result)
     written = [page]
     if sweeps(result):
-        picture = folder / f"{result['benchmark']}.svg"
-        # Without a date and with fixed identifiers the same result gives the same file.
+        figure = folder / f"{result['benchmark']}.svg"
+        # Without a date and with fixed identifiers, equal results give equal files.
         with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
-            plot(result).savefig(picture, metadata={"Date": None})
-        text += f"\n![{result['title']}]({picture.name})\n"
-        written.append(picture)
-    page.write_text(text, encoding="utf-8")
+            write_figure(figure, plot(result), metadata={"Date": None})
+        text += f"\n![{result['title']}]({figure.name})\n"
+        written.append(figure)
+    write_text(page, text)
     return written
 
 
 def sweeps(result: Result) -> dict[str, list[int]]:
-    """The axes along which the first point was moved, with all values taken, in order."""
+    """Return the axes along which points differ from the first, with all their values in order."""
     base = result["rows"][0]["point"]
-    found: dict[str, set[int]] = {}
+    values: dict[str, set[int]] = {}
     for row in result["rows"]:
         moved = [axis for axis, value in row["point"].items() if value != base[axis]]
         if len(moved) == 1:
-            found.setdefault(moved[0], {base[moved[0]]}).add(row["point"][moved[0]])
-    return {axis: sorted(values) for axis, values in found.items()}
+            values.setdefault(moved[0], {base[moved[0]]}).add(row["point"][moved[0]])
+    return {axis: sorted(each) for axis, each in values.items()}
 
 
 def summary(result: Result) -> list[list[str]]:
-    """The first point as lines of cells, the header first."""
+    """Return the first point as lines of cells, the header first.
+
+    Args:
+        result: Result of a benchmark.
+
+    Returns:
+        Lines of cells.
+
+    Example:
+        >>> summary(run_case("dynamic", quick=True))  # doctest: +SKIP
+    """
     return _full_table(list(_at(result, result["rows"][0]["point"]).values()))
 
 
 def table(result: Result) -> str:
-    """The result in Markdown: the first point in full, then one table per axis, then what lies apart."""
+    """Return the result in Markdown: the first point, one table per axis, then the other points."""
     base = result["rows"][0]["point"]
-    parts = [_birthplace(result), _markdown(summary(result))]
-    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
+    parts = [_provenance(result), _markdown(summary(result))]
+    names = list(dict.fromkeys(row["candidate"] for row in result["rows"]))
     for axis, values in sweeps(result).items():
         lines = [[axis, *names]]
         for value in values:
             rows = _at(result, {**base, axis: value})
             lines.append([str(value), *(_time_cell(rows[name]) for name in names)])
-        parts.append(f"{_last_task(result)} in milliseconds along {axis}, the rest as above:\n\n{_markdown(lines)}")
+        parts.append(f"{_last_task(result)} in milliseconds by {axis}, other sizes as above:\n\n{_markdown(lines)}")
     for point in _apart(result):
         where = ", ".join(f"{axis} {value}" for axis, value in point.items())
         parts.append(f"At {where}:\n\n{_markdown(_full_table(list(_at(result, point).values())))}")
@@ -80,7 +115,7 @@ def table(result: Result) -> str:
 
 
 def plot(result: Result) -> Figure:
-    """Time of the last task, and peak memory where it was measured, along every axis."""
+    """Draw the time of the last task, and the peak memory if measured, along every axis."""
     axes_taken = sweeps(result)
     measures = ["time"] + ["memory"] * any("memory" in row for row in result["rows"])
     figure = new_figure(3.1 * len(axes_taken), 2.9 * len(measures))
@@ -88,7 +123,7 @@ def plot(result: Result) -> Figure:
         for place, (axis, values) in enumerate(axes_taken.items()):
             number = line * len(axes_taken) + place + 1
             beside = figure.axes[-1] if place else None
-            panel = calm(figure.add_subplot(len(measures), len(axes_taken), number, sharey=beside))
+            panel = style_axes(figure.add_subplot(len(measures), len(axes_taken), number, sharey=beside))
             _curves(panel, result, axis, values, measure)
             panel.set_xlabel(axis, **LABEL)
             if place == 0:
@@ -102,7 +137,7 @@ def plot(result: Result) -> Figure:
 def _curves(panel: Axes, result: Result, axis: str, values: list[int], measure: str) -> None:
     base = result["rows"][0]["point"]
     task = _last_task(result)
-    names = list(dict.fromkeys(row["contender"] for row in result["rows"]))
+    names = list(dict.fromkeys(row["candidate"] for row in result["rows"]))
     for number, name in enumerate(names):
         points: list[tuple[int, float]] = []
         for value in values:
@@ -123,7 +158,7 @@ def _curves(panel: Axes, result: Result, axis: str, values: list[int], measure: 
     panel.grid(axis="both", color=FAINT, linewidth=0.6)
 
 
-def _birthplace(result: Result) -> str:
+def _provenance(result: Result) -> str:
     machine, versions = result["machine"], result["versions"]
     commit = (result["commit"] or "unknown")[:12]
     kernels = [
@@ -132,7 +167,7 @@ def _birthplace(result: Result) -> str:
         if kernel["available"]
     ]
     return (
-        f"# {result['title']}\n\nMinimum of several rounds in which all take turns; median in brackets. "
+        f"# {result['title']}\n\nMinimum over several rounds; median in brackets. Candidates take turns. "
         f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
         f"torchcaps {versions['torchcaps']} (commit {commit}), "
         f"kernels: {', '.join(kernels)}, {result['date'][:10]}.\n"
@@ -143,7 +178,7 @@ def _full_table(rows: list[Row]) -> list[list[str]]:
     tasks = list(dict.fromkeys(task for row in rows for task in row.get("times", {})))
     with_memory = any("memory" in row for row in rows)
     with_rate = any("gflops" in row for row in rows)
-    header = ["", *(f"{task}, ms" for task in tasks), "times ours"]
+    header = ["", *(f"{task}, ms" for task in tasks), "relative time"]
     header += ["extra memory, MB"] * with_memory + ["GFLOP/s"] * with_rate
     ours = rows[0].get("times", {}).get(tasks[-1], {}).get("min") if tasks else None
     lines = [header]
@@ -152,7 +187,7 @@ def _full_table(rows: list[Row]) -> list[list[str]]:
         cells = [f"{1e3 * time['min']:.1f} ({1e3 * time['median']:.1f})" if time else "" for time in times]
         cells.append(f"{times[-1]['min'] / ours:.2f}" if tasks and times[-1] and ours else row.get("error", ""))
         cells += [_memory_cell(row)] * with_memory + [f"{row['gflops']:.0f}" if "gflops" in row else ""] * with_rate
-        lines.append([row["contender"], *cells])
+        lines.append([row["candidate"], *cells])
     return lines
 
 
@@ -172,11 +207,11 @@ def _last_task(result: Result) -> str:
 
 
 def _at(result: Result, point: dict[str, int]) -> dict[str, Row]:
-    return {row["contender"]: row for row in result["rows"] if row["point"] == point}
+    return {row["candidate"]: row for row in result["rows"] if row["point"] == point}
 
 
 def _apart(result: Result) -> Iterator[dict[str, int]]:
-    """Points that differ from the first along more than one axis."""
+    """Yield the points that differ from the first along more than one axis."""
     base = result["rows"][0]["point"]
     seen: list[dict[str, int]] = []
     for row in result["rows"]:

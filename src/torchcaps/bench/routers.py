@@ -1,4 +1,4 @@
-"""The DigitCaps layer with each router: its fast twin, where there is one, beside its reference."""
+"""The DigitCaps layer with each router: kernel, if there is one, and reference."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from torchcaps.bench._case import CASES, Case, Contender, Point, Tasks, around
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench._layer import CHECKED, DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 from torchcaps.nn import ROUTERS, CapsLinear, make_router
-from torchcaps.ops._dispatch import TWINS, Backend, choose
-from torchcaps.testing import assert_matches
+from torchcaps.ops import ROUTINGS, fastest_backend
+from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
 
 def capsules(poses: Tensor) -> Capsules:
-    """Children whose activations are the lengths of their poses."""
+    """Return children whose activations are the lengths of their poses."""
     return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))
 
 
-def layer_tasks(name: str, backend: Backend, point: Point) -> Tasks:
-    """Forward alone, and forward with the gradients of poses, weight and what the router learns."""
+def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
+    """Return the tasks of a layer, with the gradients of poses, weight and router parameters."""
     torch.manual_seed(0)
     options = {"iters": point["iters"]} if "iters" in point else {}
     router = make_router({"name": name, **options})
@@ -32,16 +32,16 @@ def layer_tasks(name: str, backend: Backend, point: Point) -> Tasks:
     return forward_and_backward(lambda: layer(capsules(poses)), [poses, *layer.parameters()])
 
 
-def check_twin(name: str) -> None:
-    """Hold the twin that `auto` takes to the reference, with a weight per child and with one that all share."""
+def check_kernel(name: str) -> None:
+    """Compare the kernel that `auto` selects with the reference, with one weight per child and with a shared one."""
     torch.manual_seed(0)
     for batch, children, parents, in_dim, out_dim in CHECKED:
         for in_caps in (children, None):
             layer = CapsLinear(in_caps, parents, in_dim, out_dim, routing=make_router(name))
-            # Away from where they start, so that none is neutral.
+            # Random parameters, because initial values may have no effect.
             for parameter in layer.routing.parameters():
                 nn.init.normal_(parameter)
-            assert_matches(
+            assert_matches_reference(
                 partial(_run, layer, "auto"),
                 partial(_run, layer, "reference"),
                 [torch.randn(batch, children, in_dim), *layer.parameters()],
@@ -49,36 +49,36 @@ def check_twin(name: str) -> None:
             )
 
 
-def _run(layer: CapsLinear, backend: Backend, poses: Tensor, *parameters: Tensor) -> Tensor:
+def _run(layer: CapsLinear, backend: str, poses: Tensor, *parameters: Tensor) -> Tensor:
     layer.backend = backend
-    given = dict(zip(dict(layer.named_parameters()), parameters, strict=True))
-    out: Capsules = functional_call(layer, given, (capsules(poses),))
+    values = dict(zip(dict(layer.named_parameters()), parameters, strict=True))
+    out: Capsules = functional_call(layer, values, (capsules(poses),))
     return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
 
 def add_router(name: str, title: str, copies: float) -> None:
-    """Enter a router as a benchmark; its reference holds so many times the size of the votes at its peak."""
+    """Register a benchmark of a router whose reference needs `copies` times the size of the votes."""
 
     def reference_needs(point: Point) -> float:
         return copies * vote_bytes(point)
 
     def fused_needs(point: Point) -> float:
-        served = choose("auto", name, torch.device("cpu"), torch.float32)
+        served = fastest_backend(name, torch.device("cpu"), torch.float32)
         return reference_needs(point) if served == "reference" else 0
 
     base = dict(DIGIT_CAPS)
     if "iters" not in inspect.signature(ROUTERS[name]).parameters:
         del base["iters"]
-    reference = Contender("reference", partial(layer_tasks, name, "reference"), reference_needs)
-    fused = Contender("fused", partial(layer_tasks, name, "auto"), fused_needs)
+    reference = Candidate("reference", partial(layer_tasks, name, "reference"), reference_needs)
+    fused = Candidate("fused", partial(layer_tasks, name, "auto"), fused_needs)
     CASES.add(
         name,
         Case(
             title=f"The DigitCaps layer with {title}: 1152 capsules of 8 to 10 capsules of 16",
-            contenders=(fused, reference) if name in TWINS else (reference,),
-            points=around(base, batch=(16, 64), children=(288, 4608), parents=(5, 20)),
+            candidates=(fused, reference) if name in ROUTINGS and ROUTINGS[name].kernels else (reference,),
+            points=one_axis_sweep(base, batch=(16, 64), children=(288, 4608), parents=(5, 20)),
             quick=({**base, "batch": 16},),
-            check=partial(check_twin, name),
+            check=partial(check_kernel, name),
         ),
     )
 

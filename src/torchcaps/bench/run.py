@@ -1,4 +1,4 @@
-"""Run benchmarks: check the twin, take turns, measure memory, write the result with its birthplace."""
+"""Run benchmarks: check kernels, measure time and memory, write results."""
 
 from __future__ import annotations
 
@@ -8,41 +8,59 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from torchcaps._files import write_text
 from torchcaps.bench._case import CASES
-from torchcaps.bench.measure import Plan, measure_memory, measure_point
+from torchcaps.bench.measure import TimingBudget, measure_memory, measure_point
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops._dispatch import kernels
-from torchcaps.train._record import commit, machine, versions
+from torchcaps.ops import list_kernels
+from torchcaps.train.environment import commit, machine, versions
 
 Result = dict[str, Any]
-FULL = Plan(rounds=15, seconds=60)
-QUICK = Plan(rounds=3, seconds=10)
+FULL = TimingBudget(rounds=15, seconds=60)
+QUICK = TimingBudget(rounds=3, seconds=10)
 
 
-class TwinError(TorchcapsError):
-    """A fast twin that does not match its reference: its speed means nothing."""
+class KernelMismatchError(TorchcapsError):
+    """A kernel whose results differ from the reference."""
 
 
 def run_case(
     name: str, *, quick: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Result:
-    """Measure one benchmark; `progress` is told how much is done of how much."""
+    """Run one benchmark.
+
+    Args:
+        name: Name in `CASES`.
+        quick: Whether to measure few sizes and rounds.
+        progress: Called with the numbers of done and of all steps.
+
+    Returns:
+        The result, with machine, versions and commit.
+
+    Raises:
+        KernelMismatchError: If a kernel differs from the reference.
+
+    Example:
+        >>> run_case("dynamic", quick=True)  # doctest: +SKIP
+    """
     case = CASES[name]
     points = case.quick if quick else case.points
-    plan = QUICK if quick else FULL
+    budget = QUICK if quick else FULL
     try:
         case.check()
     except AssertionError as error:
-        raise TwinError(f"{name}: expected a twin that matches its reference, got one that does not\n{error}") from None
+        raise KernelMismatchError(
+            f"{name}: expected a kernel that matches the reference, got different results\n{error}"
+        ) from None
     rows: list[Result] = []
     for done, point in enumerate(points):
         progress(2 * done, 2 * len(points))
-        found = measure_point(case, point, plan)
+        measured = measure_point(case, point, budget)
         progress(2 * done + 1, 2 * len(points))
-        for row in found if case.memory else []:
+        for row in measured if case.memory else []:
             if "error" not in row:
-                row["memory"] = measure_memory(name, row["contender"], point)
-        rows += found
+                row["memory"] = measure_memory(name, row["candidate"], point)
+        rows += measured
     progress(2 * len(points), 2 * len(points))
     return {
         "benchmark": name,
@@ -52,14 +70,25 @@ def run_case(
         "commit": commit(),
         "versions": versions(),
         "machine": machine(),
-        "kernels": [kernel._asdict() for kernel in kernels()],
+        "kernels": [kernel._asdict() for kernel in list_kernels()],
         "rows": rows,
     }
 
 
 def write_result(result: Result, folder: Path) -> Path:
-    """Write `<benchmark>.json` into the folder."""
+    """Write `<benchmark>.json` into a folder.
+
+    Args:
+        result: The result.
+        folder: The folder, which is created if it is missing.
+
+    Returns:
+        The path of the file.
+
+    Example:
+        >>> write_result(run_case("dynamic", quick=True), Path("benchmarks/results"))  # doctest: +SKIP
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['benchmark']}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(result, indent=1) + "\n")
     return path

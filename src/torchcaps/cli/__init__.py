@@ -1,4 +1,4 @@
-"""The command line: one file per verb. Nothing heavy is imported before a verb runs."""
+"""The command line: one file per command. Torch is imported only when a command runs."""
 
 from torchcaps.cli._main import main
 

@@ -1,7 +1,8 @@
-"""From the words on the command line to an exit code."""
+"""Entry point of the command line."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -33,37 +34,52 @@ VERBS: dict[str, Verb] = {
     for module in (train, eval, predict, show, play, compare, reproduce, models, routers, data, recipes, bench, info)
 }
 
+# A disk that is full, a limit on files, a folder that is read-only.
+_DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EROFS", "EACCES", "EPERM")}
 MISTAKE, FAILURE, BROKEN_PIPE = 2, 1, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `torchcaps` with these words and give its exit code.
+    """Run the command line.
 
-    0: done. 2: something that was given cannot be used; the message says what. 1: an unexpected error. 130: stopped
-    by Ctrl-C.
+    Args:
+        argv: Arguments. Default: those of the process.
+
+    Returns:
+        The exit code. 0: success. 1: unexpected error. 2: invalid argument. 130: stopped by Ctrl-C. 141: the reader of
+        the output closed the pipe.
+
+    Example:
+        >>> main(["--version"]) == main(["-V"]) == 0
+        torchcaps 0.1.0
+        torchcaps 0.1.0
+        True
     """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
         code = _run(words)
-        # A reader that went away shows only when the last words are sent.
+        # A closed pipe is reported only when the output is flushed.
         sys.stdout.flush()
         return code
     except TorchcapsError as error:
         print(error, file=sys.stderr)
         return MISTAKE
     except BrokenPipeError:
-        # Python would complain once more on its way out.
+        # Otherwise Python reports the closed pipe again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return STOPPED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK and not debug:
+            print(f"file: expected room and permission to write, got an error ({error})", file=sys.stderr)
+            return MISTAKE
         if debug:
             raise
         message = " ".join(str(error).split()) or "no message"
-        print(f"unexpected {type(error).__name__}: {message}; --debug shows where it came from", file=sys.stderr)
+        print(f"unexpected {type(error).__name__}: {message}; --debug shows the traceback", file=sys.stderr)
         return FAILURE
 
 
@@ -71,15 +87,18 @@ def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0
-    if words[0] == "--version":
+    if words[0] in ("-V", "--version"):
         print(f"torchcaps {__version__}")
         return 0
+    if words[0] == "help":
+        # `torchcaps help train` is `torchcaps train --help`.
+        return _run([*words[1:2], "--help"])
     name, *rest = words
     if name.startswith("-"):
-        hint = "put it after the verb" if name in ("--json", "--debug") else "see `torchcaps --help`"
-        raise ConfigError(f"unknown option '{name}' before the verb; {hint}")
+        hint = "put it after the command" if name in ("--json", "--debug") else "see `torchcaps --help`"
+        raise ConfigError(f"unknown option '{name}' before the command; {hint}")
     if name not in VERBS:
-        raise ConfigError(f"unknown verb '{name}'{nearest(name, VERBS)}")
+        raise ConfigError(f"unknown command '{name}'{nearest(name, VERBS)}")
     verb = VERBS[name]
     args: Namespace = verb.parse(rest)
     if args.help:
@@ -87,7 +106,7 @@ def _run(words: list[str]) -> int:
     from torchcaps.cli._output import Output
 
     with warnings.catch_warnings():
-        # In one line, without the place in the code that a user of the command line cannot do anything about.
+        # One line, without the place in the source code.
         warnings.showwarning = lambda message, *rest: print(f"note: {message}", file=sys.stderr)
         return verb.run(args, Output(as_json=args.json, quiet=getattr(args, "quiet", False)))
 
@@ -95,17 +114,22 @@ def _run(words: list[str]) -> int:
 def _help() -> str:
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:<{width}}  {verb.summary}" for name, verb in VERBS.items())
-    return f"""usage: torchcaps VERB [...]
+    return f"""usage: torchcaps COMMAND [...]
 
-torchcaps trains capsule networks, tests them and shows what they learned.
+Train, evaluate and inspect capsule networks.
 
-verbs:
+commands:
 {verbs}
 
-`torchcaps VERB --help` explains a verb with examples. All take --json for machines and --debug.
-`torchcaps --version` says which version this is.
+`torchcaps help COMMAND` or `torchcaps COMMAND --help` explains a command, with examples.
+Every command takes --json (one JSON document on stdout) and --debug (tracebacks).
+`torchcaps --version` (-V) prints the version.
+
+environment:
+  TORCHCAPS_DATA  folder with data sets (default: the user's cache folder)
+  TORCHCAPS_CPU   instruction set of the kernels: portable, avx2 or avx512 (default: the best available)
 
 examples:
-  torchcaps train                                          # a small network on digits, with a report
-  torchcaps train folder data.options.path=my/pictures     # on a folder of your own images
-  torchcaps predict runs/NAME my/digit.png                 # ask the trained network"""
+  torchcaps train                                       # train a small network on digits, write a report
+  torchcaps train folder data.options.path=my/images    # train on a folder of your own images
+  torchcaps predict runs/NAME my/digit.png              # classify an image with the trained network"""

@@ -1,4 +1,4 @@
-"""What a verb says: calm tables for people, or one JSON document for machines."""
+"""Output of a command: text and tables, or one JSON document."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ ACCENT = "cyan"
 
 
 class Output:
-    """The way out for all verbs: with `as_json` only the document is printed, otherwise everything else."""
+    """Printer for all commands: with `as_json` only the document, otherwise only text and tables."""
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         from rich.console import Console
 
         self.as_json = as_json
         self.quiet = quiet
-        # Class names and paths may hold brackets or numbers; they are printed as they are.
+        # Class names and paths may contain brackets, which rich would read as markup.
         self._console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
         self._errors = Console(file=sys.stderr)
         if not self._console.is_terminal:
-            # Where nobody looks, there is no edge to break lines at.
+            # A pipe has no width.
             self._console.width = 160
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """Print a line; long ones are left to the terminal, so that a path can be copied whole."""
+        """Print a line without wrapping it, so that a path can be copied."""
         if not self.as_json:
             self._console.print(text, style=style, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Print a table between empty lines; numbers stand to the right."""
+        """Print a table between empty lines, with numbers aligned to the right."""
         if self.as_json:
             return
         from rich.box import SIMPLE_HEAD
@@ -44,28 +44,28 @@ class Output:
             numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
-            table.add_row(*map(_words, row))
+            table.add_row(*map(_text, row))
         self._console.print("", table, "", sep="\n")
 
     def facts(self, facts: Mapping[str, Any]) -> None:
-        """Print names and values, one to a line."""
+        """Print names and values, one per line."""
         width = max(map(len, facts), default=0)
         for name, value in facts.items():
             self.say(f"{name:<{width}}  {value}")
 
     def document(self, document: Any) -> None:
-        """Print the JSON document, where one was asked for; there is no NaN in JSON, so it becomes null."""
+        """Print the JSON document with --json; NaN and infinity become null, because JSON has neither."""
         if self.as_json:
             print(json.dumps(_clean(document), indent=2, allow_nan=False, ensure_ascii=False, default=str))
 
     @property
     def shows_progress(self) -> bool:
-        """Whether long work says how far it is: not where stdout is for the document, and not where quiet was asked."""
+        """Whether progress is shown: not with --json, and not with --quiet."""
         return not (self.as_json or self.quiet)
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar on stderr that vanishes when it is done; the function that it gives takes (done, total)."""
+        """Show a progress bar on stderr while the context lasts; the yielded function takes (done, total)."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         silent = not (self.shows_progress and self._errors.is_terminal)
@@ -80,12 +80,12 @@ class Output:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def stdout_kept(self) -> contextlib.AbstractContextManager[Any]:
-        """While others work: what they print goes to stderr where stdout is for the document alone."""
+        """Return a context that redirects prints to stderr with --json, where stdout is for the document."""
         return contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext()
 
 
-def _words(cell: Any) -> str:
-    # A switch as it is written in a recipe and on the command line.
+def _text(cell: Any) -> str:
+    # As it is written in a recipe and on the command line.
     if isinstance(cell, bool):
         return str(cell).lower()
     return f"{cell:,}" if isinstance(cell, int) else str(cell)

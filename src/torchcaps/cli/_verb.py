@@ -1,8 +1,9 @@
-"""What a verb is, and the parser that reads its arguments."""
+"""Commands of the command line, and the parser of their arguments."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 import textwrap
 from argparse import Namespace
@@ -10,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from torchcaps._registry import nearest
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ STOPPED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises what a user got wrong instead of ending the process."""
+    """Parser that raises a ConfigError instead of ending the process."""
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
         layout = argparse.RawDescriptionHelpFormatter
@@ -40,11 +40,40 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
+def similar_option(name: str, known: Sequence[str], prog: str) -> str:
+    """Return a hint with the most similar option, or where to find the list if none is similar.
+
+    Args:
+        name: Unknown option.
+        known: Known options.
+        prog: Command whose help lists the options.
+
+    Returns:
+        The end of an error message.
+
+    Example:
+        >>> similar_option("--jsn", ["--json", "--out"], "torchcaps eval")
+        "; did you mean '--json'?"
+        >>> similar_option("--nosuch", ["--json", "--out"], "torchcaps eval")
+        '; see `torchcaps eval --help`'
+    """
+    # Dashes are part of every option: with them, short unrelated names look similar.
+    plain = {option.lstrip("-"): option for option in known}
+    close = difflib.get_close_matches(name.lstrip("-"), plain, n=1, cutoff=0.65)
+    return f"; did you mean '{plain[close[0]]}'?" if close else f"; see `{prog} --help`"
+
+
 @dataclass(frozen=True)
 class Verb:
-    """Something that `torchcaps` does: the words that explain it, the arguments it takes, and the function.
+    """A command: its help text, its arguments and its function.
 
-    `configure` adds the arguments to a parser; `run` does the work and gives the exit code.
+    Args:
+        name: Name on the command line.
+        summary: One line for `torchcaps --help`.
+        description: Paragraph for `torchcaps NAME --help`.
+        examples: Commands and what they do.
+        configure: Function that adds the arguments to a parser.
+        run: Function that does the work and returns the exit code.
     """
 
     name: str
@@ -55,7 +84,7 @@ class Verb:
     run: Callable[[Namespace, Output], int]
 
     def parser(self) -> Parser:
-        """The parser of this verb, with the options that all verbs share."""
+        """Return the parser of this command, with the options that all commands share."""
         width = max(len(command) for command, _ in self.examples)
         examples = "\n".join(f"  {command:<{width}}  # {purpose}" for command, purpose in self.examples)
         parser = Parser(
@@ -64,15 +93,15 @@ class Verb:
             epilog=f"examples:\n{examples}",
         )
         self.configure(parser)
-        parser.add_argument("--json", action="store_true", help="print one JSON document instead of words and tables")
-        parser.add_argument("--debug", action="store_true", help="show where an unexpected error came from")
-        parser.add_argument("-h", "--help", action="store_true", help="show this text")
+        parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+        parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
+        parser.add_argument("-h", "--help", action="store_true", help="show this help and exit")
         return parser
 
     def parse(self, words: Sequence[str]) -> Namespace:
-        """Read the words after the verb; options and arguments may come in any order."""
+        """Parse the arguments of the command; options and positional arguments may come in any order."""
         parser = self.parser()
-        # Before anything is missed or refused: whoever asks for help has not given the rest yet.
+        # Before parsing: with --help the required arguments may be missing.
         if "-h" in words or "--help" in words:
             parser.print_help(sys.stdout)
             return Namespace(help=True, json=False, debug=False)
@@ -81,6 +110,6 @@ class Verb:
             if word.startswith("-"):
                 known = [option for action in parser._actions for option in action.option_strings]
                 name = word.partition("=")[0]
-                raise ConfigError(f"unknown option '{name}' of {parser.prog}{nearest(name, known)}")
+                raise ConfigError(f"unknown option '{name}' of {parser.prog}{similar_option(name, known, parser.prog)}")
             raise ConfigError(f"unexpected argument '{word}'; see `{parser.prog} --help`")
         return args

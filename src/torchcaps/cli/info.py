@@ -1,9 +1,7 @@
-"""`torchcaps info`: versions, devices, and which kernels are available."""
+"""`torchcaps info`: versions, devices and available kernels."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import platform
 from argparse import ArgumentParser, Namespace
@@ -19,7 +17,7 @@ PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "matplotlib", "pillow
 
 
 def _configure(parser: ArgumentParser) -> None:
-    """No arguments beside those of all verbs."""
+    """Add no arguments."""
 
 
 def _run(args: Namespace, out: Output) -> int:
@@ -27,10 +25,9 @@ def _run(args: Namespace, out: Output) -> int:
     data = os.environ.get("TORCHCAPS_DATA")
     out.document({"versions": versions, "devices": devices, "kernels": kernels, "data": data})
     out.table(("package", "version"), list(versions.items()))
-    out.facts({**devices, "data": data or "TORCHCAPS_DATA is not set"})
+    out.facts({**devices, "data": data or "the user's cache folder (TORCHCAPS_DATA is not set)"})
     rows = [(k["algorithm"], k["backend"], "yes" if k["available"] else "no", k["detail"]) for k in kernels]
-    if rows:
-        out.table(("routing", "kernel", "available", ""), rows)
+    out.table(("routing", "backend", "available", "detail"), rows)
     return 0
 
 
@@ -61,20 +58,20 @@ def _devices() -> dict[str, Any]:
 
 
 def _kernels() -> list[dict[str, Any]]:
-    """The fast twins of the routings: which there are, which of them can run here, and why others cannot."""
-    if importlib.util.find_spec("torchcaps.ops._dispatch") is None:
-        return []
-    return [kernel._asdict() for kernel in importlib.import_module("torchcaps.ops._dispatch").kernels()]
+    """Return the kernels, whether each is available on this machine, and why not."""
+    from torchcaps.ops import list_kernels
+
+    return [kernel._asdict() for kernel in list_kernels()]
 
 
 VERB = Verb(
     name="info",
-    summary="versions, devices and kernels: what to add to a bug report",
-    description="Says which versions are installed, which devices torch can use and with how many threads, where "
-    "data are looked for, and which fast routing kernels are available on this machine.",
+    summary="show versions, devices and kernels, for a bug report",
+    description="Shows the installed versions, the devices and number of threads that torch uses, the data folder, and "
+    "the routing kernels that are available on this machine.",
     examples=(
-        ("torchcaps info", "for people"),
-        ("torchcaps info --json", "for machines, and for a bug report"),
+        ("torchcaps info", "as tables"),
+        ("torchcaps info --json", "as JSON, to attach to a bug report"),
     ),
     configure=_configure,
     run=_run,

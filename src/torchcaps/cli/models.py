@@ -1,4 +1,4 @@
-"""`torchcaps models`: the networks that can be made by name."""
+"""`torchcaps models`: list the networks, or describe one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WILD = "*?["
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", default="*", metavar="NAME", help="one network, or a pattern like 'capsnet*'"
+        "name", nargs="?", default="*", metavar="NAME", help="name of a network, or a pattern such as 'capsnet*'"
     )
 
 
@@ -29,14 +29,16 @@ def _run(args: Namespace, out: Output) -> int:
         entries = [_summary(name) for name in list_models(args.name)]
         out.document(entries)
         out.table(("model", "parameters", "description"), [tuple(entry.values())[:3] for entry in entries])
-        out.say("parameters for images of 1x28x28 in ten classes; `torchcaps models NAME` says more")
+        out.say(
+            "parameters for images of 1x28x28 in ten classes, decoder included; `torchcaps models NAME` shows options"
+        )
         _say_shipped(out, [card for entry in entries for card in entry["pretrained"].values()])
         return 0
     entry = _details(args.name)
     out.document(entry)
     out.say(f"{entry['name']}: {entry['description']}", style="bold")
     out.facts({"parameters": f"{entry['parameters']:,}", "loss": entry["loss"], "decoder": entry["decoder"] or "none"})
-    out.table(("part", "parameters"), list(entry["parts"].items()))
+    out.table(("module", "parameters"), list(entry["parts"].items()))
     out.table(("option", "default"), [(f"model.options.{name}", value) for name, value in entry["options"].items()])
     for name, card in entry["pretrained"].items():
         _say_card(out, name, card)
@@ -45,14 +47,14 @@ def _run(args: Namespace, out: Output) -> int:
 
 def _say_shipped(out: Output, cards: list[dict[str, Any]]) -> None:
     if not cards:
-        out.say("no weights come with this version: train a network, or `torchcaps play`")
+        out.say("no bundled weights")
         return
     rows = [
         (card["name"], card["model"], card["data"]["name"], f"{card['test_accuracy']:.2%}", card["data_licence"])
         for card in sorted(cards, key=lambda card: card["name"])
     ]
     out.table(("weights", "model", "data", "test accuracy", "licence of the data"), rows)
-    out.say("these come with torchcaps: `torchcaps predict --pretrained WEIGHTS IMAGE`")
+    out.say("bundled weights: `torchcaps predict --pretrained WEIGHTS IMAGE`")
 
 
 def _say_card(out: Output, name: str, card: dict[str, Any]) -> None:
@@ -70,7 +72,7 @@ def _say_card(out: Output, name: str, card: dict[str, Any]) -> None:
 
 
 def _make(name: str) -> ImageModel:
-    """The network with ten classes and without memory for its weights: only their shapes are needed."""
+    """Create the network for ten classes on the meta device: only the shapes of its weights are needed."""
     import torch
 
     from torchcaps.models import create_model
@@ -103,7 +105,7 @@ def _details(name: str) -> dict[str, Any]:
     parameters = inspect.signature(MODELS[name]).parameters.values()
     return {
         **_summary(name),
-        "loss": model.loss,
+        "loss": model.default_loss,
         "decoder": None if model.decoder is None else type(model.decoder).__name__,
         "parts": {part: _count(child) for part, child in model.named_children()},
         "options": {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY},
@@ -114,12 +116,12 @@ VERB = Verb(
     name="models",
     summary="list the networks, or describe one",
     description="Lists the networks that recipes and `torchcaps.create_model` know by name, with their number of "
-    "parameters, and the weights that come along. Given a name, says what the network is made of, which options it "
-    "has, and what its weights were trained on and are good for.",
+    "parameters, and the bundled weights. With a name, shows the modules and options of the network, and the model "
+    "cards of its weights: training data, accuracy and limitations.",
     examples=(
-        ("torchcaps models", "all of them"),
-        ("torchcaps models 'capsnet*'", "those whose name begins so"),
-        ("torchcaps models capsnet_small", "its parts and options"),
+        ("torchcaps models", "all networks"),
+        ("torchcaps models 'capsnet*'", "networks whose name matches a pattern"),
+        ("torchcaps models capsnet_small", "modules and options of one network"),
     ),
     configure=_configure,
     run=_run,

@@ -1,8 +1,9 @@
-"""`torchcaps play`: a page where one sees a capsule network think."""
+"""`torchcaps play`: a web page that shows how a capsule network works."""
 
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -19,9 +20,9 @@ PORT = 8017
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="the folder of a run (default: the network for digits that comes along)"
+        "run", nargs="?", metavar="RUN", help="folder of a run (default: the pretrained network for digits)"
     )
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 takes a free one")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 selects a free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="where to listen (default: this machine only)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -35,20 +36,24 @@ def _run(args: Namespace, out: Output) -> int:
         )
     import torch
 
-    from torchcaps.playground import address_of, create_app, listen, open_network, serve
+    from torchcaps.playground import create_app, open_network, serve
+    from torchcaps.serving import address_of, is_loopback, listen
 
-    # A port that is taken shows before a network is trained.
+    # A port in use is reported before a network is trained.
     with listen(args.host, args.port) as listener:
         with out.stdout_kept():
             network = open_network(args.run, progress=out.shows_progress, say=out.say)
-        # A batch of one gains nothing from a second thread, and a page should leave the machine to its user.
+        # A second thread does not speed up a batch of one.
         torch.set_num_threads(1)
         network.warm_up()
-        app, url = create_app(network, host=args.host), address_of(listener, args.host)
+        token = None if is_loopback(args.host) else secrets.token_urlsafe(16)
+        app, url = create_app(network, host=args.host, token=token), address_of(listener, args.host, token)
         out.document({"url": url, "network": network.name, "about": network.about})
         out.say(f"{network.name}: {network.about}")
+        if token is not None:
+            out.say(f"--host {args.host}: other machines can reach this server; it requires the token in the address")
         out.say(f"playground at {url}   (Ctrl-C stops it)", style="bold")
-        # Whoever reads the address through a pipe waits for it.
+        # A reader of a pipe waits for the address.
         sys.stdout.flush()
         serve(app, listener, open_at=None if args.no_browser else url)
     return 0
@@ -56,10 +61,10 @@ def _run(args: Namespace, out: Output) -> int:
 
 VERB = Verb(
     name="play",
-    summary="open a page where one sees a capsule network think",
-    description="Opens a page on this machine: draw a digit and watch the class capsules answer, move a capsule's "
-    "dimensions with sliders, step through routing by agreement. Without a run it plays the network for digits that "
-    "comes along; what does not come along, as the CNN beside it, is trained once (a minute or two) and kept.",
+    summary="open a web page that shows how a capsule network works",
+    description="Opens a page on this machine: draw a digit and see the class capsules, change the dimensions of a "
+    "capsule, step through routing by agreement. Without a run it shows the pretrained network for digits. Networks "
+    "without pretrained weights are trained once (a few minutes) and cached.",
     examples=(
         ("torchcaps play", "the network for digits"),
         ("torchcaps play runs/NAME", "a network that you trained"),

@@ -1,15 +1,17 @@
-"""`torchcaps predict`: what a trained network says about image files."""
+"""`torchcaps predict`: classify image files."""
 
 from __future__ import annotations
 
+import errno
 import itertools
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchcaps.cli._verb import Verb
-from torchcaps.errors import ConfigError
+from torchcaps.errors import CheckpointError, ConfigError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 TOP = 3
 
 
-class Asked(NamedTuple):
-    """Who is asked: where the network is from, what its classes are called, how many of them are in an image."""
+class Classifier(NamedTuple):
+    """A trained network with its origin, its class names and the number of labels per image."""
 
     origin: dict[str, Any]
     about: str | None
@@ -33,51 +35,54 @@ class Asked(NamedTuple):
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="the folder of a run, as `torchcaps train` printed it, or --pretrained"
+        "run", nargs="?", metavar="RUN", help="folder of a run, as printed by `torchcaps train`; or give --pretrained"
     )
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files of any common kind and any size")
+    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files of any common format and size")
     parser.add_argument(
-        "--pretrained", metavar="NAME", help="in place of a run: weights that come along, as `torchcaps models` lists"
+        "--pretrained", metavar="NAME", help="bundled weights instead of a run (`torchcaps models` lists them)"
     )
-    parser.add_argument("--invert", action="store_true", help="turn light and dark: for dark ink on white paper")
+    parser.add_argument("--invert", action="store_true", help="invert light and dark, for dark ink on white paper")
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="where to write the reconstructions (default: pictures/predictions in the run; with --pretrained: "
-        "predictions, here)",
+        help="folder for the reconstructions (default: figures/predictions in the run; with --pretrained: predictions)",
     )
 
 
 def _run(args: Namespace, out: Output) -> int:
     images = _images(args)
-    asked = _open_pretrained(args.pretrained) if args.pretrained is not None else _open_run(args.run)
-    _check_channels(asked.model.image_shape[0])
-    folder = asked.folder if args.out is None else Path(args.out)
+    classifier = _open_pretrained(args.pretrained) if args.pretrained is not None else _open_run(args.run)
+    _check_channels(classifier.model.image_shape[0])
+    folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
     written: set[Path] = set()
-    with out.progress("asking") as progress:
+    with out.progress("predicting") as progress:
         for path in images:
-            image, activations, decoded = _ask(asked, path, args.invert)
-            values = dict(zip(asked.class_names, activations.tolist(), strict=True))
+            image, activations, decoded = _predict(classifier, path, args.invert)
+            if not activations.isfinite().all():
+                raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
+            values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
             top = sorted(values.items(), key=lambda item: -item[1])[:TOP]
-            labels = [name for name, _ in top[: asked.num_labels]]
-            file = None if decoded is None else _write(_free(folder, Path(path).stem, written), image, decoded)
+            labels = [name for name, _ in top[: classifier.num_labels]]
+            file = None
+            if decoded is not None:
+                file = _write(_free(folder, Path(path).stem, written), image, decoded, named=args.out is not None)
             entry = {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
             predictions.append({**entry, "reconstruction": file})
             progress(len(predictions), len(images))
-    out.document({**asked.origin, "predictions": predictions})
+    out.document({**classifier.origin, "predictions": predictions})
     rows = [(entry["image"], *(f"{name} {share:.2f}" for name, share in entry["top"])) for entry in predictions]
-    told = min(asked.num_labels, len(rows[0]) - 1)
-    out.table(("image", *["label"] * told, *["then"] * (len(rows[0]) - 1 - told)), rows)
-    if asked.about is not None:
-        out.say(asked.about)
-    if asked.model.decoder is not None:
-        out.say(f"what the network saw, and what its capsule holds: {folder}")
+    count = min(classifier.num_labels, len(rows[0]) - 1)
+    out.table(("image", *["label"] * count, *["next"] * (len(rows[0]) - 1 - count)), rows)
+    if classifier.about is not None:
+        out.say(classifier.about)
+    if any(entry["reconstruction"] is not None for entry in predictions):
+        out.say(f"inputs and reconstructions: {folder}")
     return 0
 
 
 def _images(args: Namespace) -> list[str]:
-    """The images among the words: without a run, its place is taken by the first of them."""
+    """Return the image files; with --pretrained the first positional argument is one of them."""
     words = [] if args.run is None else [args.run, *args.images]
     if args.pretrained is None:
         missing = ["RUN", "IMAGE"][len(words) :]
@@ -88,92 +93,102 @@ def _images(args: Namespace) -> list[str]:
             raise ConfigError(f"predict: expected a run or --pretrained, got both ('{words[0]}', '{args.pretrained}')")
     if missing:
         raise ConfigError(
-            f"the following arguments are required: {', '.join(missing)} (after a run, or with --pretrained NAME); "
+            f"predict: expected {' and '.join(missing)}, got none (or IMAGE with --pretrained NAME); "
             f"see `torchcaps predict --help`"
         )
     return words
 
 
-def _open_run(path: str) -> Asked:
+def _open_run(path: str) -> Classifier:
     from torchcaps.train import Run
 
     run = Run.open(path)
     model, record = run.load_model(), run.record
-    if not model.classifies:
-        raise ConfigError(f"predict: expected a network that classifies, got {run.recipe.model.name}")
-    # Runs of older versions do not say how many things are in an image.
-    count = record.get("num_labels", 1)
-    return Asked({"run": run.path}, None, model, record["class_names"], count, run.pictures / "predictions")
+    if not model.is_classifier:
+        raise ConfigError(f"predict: expected a classifier, got {run.recipe.model.name}")
+    count = record["num_labels"]
+    return Classifier({"run": run.path}, None, model, record["class_names"], count, run.figures / "predictions")
 
 
-def _open_pretrained(name: str) -> Asked:
+def _open_pretrained(name: str) -> Classifier:
     from torchcaps.models import create_model, pretrained_card
 
     card = pretrained_card(name)
     model = create_model(card.model, pretrained=name)
     about = f"{name}: {card.about}"
-    return Asked({"pretrained": name}, about, model, card.class_names, card.num_labels, Path("predictions"))
+    return Classifier({"pretrained": name}, about, model, card.class_names, card.num_labels, Path("predictions"))
 
 
 def _check_channels(channels: int) -> None:
     if channels == 2:
         raise ConfigError(
-            "predict: expected a network for single images, got one for stereo pairs of a left and a right image: "
-            "a file holds only one of them"
+            "predict: expected a network for single images, got one for stereo pairs (a file holds one image)"
         )
     if channels not in (1, 3):
-        raise ConfigError(f"predict: expected a network for images of 1 or 3 channels, got one for {channels}")
+        raise ConfigError(f"predict: expected a network for 1 or 3 channels, got {channels} channels")
 
 
-def _ask(asked: Asked, path: str, invert: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The image as the network sees it [C, H, W], the activations [J], and what is decoded, if anything.
+def _predict(classifier: Classifier, path: str, invert: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the network's input [C, H, W], the activations [J], and the reconstruction, if there is a decoder.
 
-    That is the reconstruction from the most active class [C, H, W], or those from the two most active [2, C, H, W].
+    The reconstruction is that of the predicted class [C, H, W], or those of the two predicted classes [2, C, H, W].
     """
     import torch
 
     from torchcaps.data import read_image, to_float
-    from torchcaps.nn import answers
+    from torchcaps.evaluation import predict_labels
 
-    model = asked.model
+    model = classifier.model
     image = to_float(read_image(path, model.image_shape, invert=invert))  # [C, H, W]
     decoded = None
     with torch.inference_mode():
         capsules = model(image.unsqueeze(0))
         if model.decoder is not None:
-            said = answers(capsules.activations, asked.num_labels).view(asked.num_labels, 1)  # [labels, 1]
-            decoded = torch.cat([model.decode(capsules, label) for label in said])  # [labels, C, H, W]
-            decoded = decoded[0] if asked.num_labels == 1 else decoded
+            labels = predict_labels(capsules.activations, classifier.num_labels).view(-1, 1)  # [labels, 1]
+            decoded = torch.cat([model.decode(capsules, label) for label in labels])  # [labels, C, H, W]
+            decoded = decoded[0] if classifier.num_labels == 1 else decoded
     return image, capsules.activations[0], decoded
 
 
 def _free(folder: Path, stem: str, written: set[Path]) -> Path:
-    """A file that this command has not written yet: images in different folders may have the same name."""
+    """Return a file that this command has not written yet; images in different folders may have the same name."""
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
     file = next(path for path in (folder / f"{name}.png" for name in names) if path not in written)
     written.add(file)
     return file
 
 
-def _write(file: Path, image: Tensor, decoded: Tensor) -> Path:
-    from torchcaps.viz import pair
+def _write(file: Path, image: Tensor, decoded: Tensor, *, named: bool) -> Path | None:
+    """Write a reconstruction; into a run that is read-only none is written, and the prediction is still printed."""
+    from torchcaps._files import make_folder, write_figure
+    from torchcaps.viz import reconstruction_pair
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pair(image, decoded).savefig(file)
+    try:
+        # A folder that the user names may be a link; one in a run folder may not.
+        if named:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            make_folder(file.parent)
+        write_figure(file, reconstruction_pair(image, decoded))
+    except WriteError as error:
+        if named or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        warnings.warn(f"{error}; no reconstruction is written (--out DIR names another folder)", stacklevel=2)
+        return None
     return file
 
 
 VERB = Verb(
     name="predict",
-    summary="ask a trained network about image files",
-    description="Says which class each image shows and how active the capsules of the likeliest classes are; 1 is "
-    "certain, 0 is absent, and with capsules they need not sum to 1. For networks with a decoder it "
-    "writes a picture of what the network saw beside what the winning capsule holds of it. Images are "
-    "scaled to the size that the network knows. Networks trained on two digits in an image name both.",
+    summary="classify image files with a trained network",
+    description="Prints the class of each image and the activations of the most likely classes: from 0 (absent) to 1 "
+    "(present), and with capsules they need not sum to 1. If the network has a decoder, it also writes a figure with "
+    "the input and its reconstruction from the predicted class. Images are resized to the input size of the network. A "
+    "network that was trained on two digits per image names both.",
     examples=(
         ("torchcaps predict runs/NAME digit.png", "a light digit on black, like MNIST"),
         ("torchcaps predict runs/NAME --invert scan1.jpg scan2.jpg", "dark ink on white paper"),
-        ("torchcaps predict --pretrained mnist digit.png", "a network that comes with torchcaps"),
+        ("torchcaps predict --pretrained mnist digit.png", "with bundled weights"),
         ("torchcaps predict runs/NAME digit.png --json", "all activations, for a program"),
     ),
     configure=_configure,

@@ -1,4 +1,4 @@
-"""`torchcaps recipes`: what can be trained by name."""
+"""`torchcaps recipes`: list the recipes, or show one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one recipe, by name or TOML file")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name or TOML file of a recipe")
 
 
 def _run(args: Namespace, out: Output) -> int:
@@ -33,14 +33,13 @@ def _run(args: Namespace, out: Output) -> int:
 
 VERB = Verb(
     name="recipes",
-    summary="list the recipes, or show all of one",
-    description="Lists the recipes that `torchcaps train` knows by name. Given a name, shows the recipe with "
-    "every value written out: each can be changed as a key=value word of `torchcaps train`, or saved "
-    "to a file and edited.",
+    summary="list the recipes, or show one",
+    description="Lists the recipes that `torchcaps train` knows by name. With a name, prints all its values as "
+    "TOML. Each value can be overridden by a key=value argument of `torchcaps train`, or saved to a file and edited.",
     examples=(
-        ("torchcaps recipes", "all of them"),
-        ("torchcaps recipes digits", "every value, as TOML"),
-        ("torchcaps recipes digits > mine.toml", "the start of a recipe of your own"),
+        ("torchcaps recipes", "all recipes"),
+        ("torchcaps recipes digits", "all values of one recipe"),
+        ("torchcaps recipes digits > mine.toml", "a file to edit, for `torchcaps train mine.toml`"),
     ),
     configure=_configure,
     run=_run,

@@ -1,4 +1,4 @@
-"""`torchcaps routers`: the routers that a capsule layer can be given by name."""
+"""`torchcaps routers`: list the routers, or describe one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", default="*", metavar="NAME", help="one router, or a pattern like '*routing'")
+    parser.add_argument(
+        "name", nargs="?", default="*", metavar="NAME", help="name of a router, or a pattern such as '*routing'"
+    )
 
 
 def _run(args: Namespace, out: Output) -> int:
@@ -28,7 +30,9 @@ def _run(args: Namespace, out: Output) -> int:
             for entry in entries
         ]
         out.table(("router", "description", "options", "backends"), rows)
-        out.say("`torchcaps routers NAME` says more; `torchcaps train model.options.routing.name=NAME` trains with one")
+        out.say(
+            "`torchcaps routers NAME` shows options; `torchcaps train model.options.routing.name=NAME` trains with it"
+        )
         return 0
     entry = _describe(args.name)
     out.document(entry)
@@ -37,7 +41,7 @@ def _run(args: Namespace, out: Output) -> int:
     if entry["options"]:
         rows = [(f"model.options.routing.{name}", value) for name, value in entry["options"].items()]
         out.table(("option", "default"), rows)
-    out.say(f"keeps {len(entry['laws'])} of {len(entry['laws']) + len(entry['breaks'])} laws of routing; without:")
+    out.say(f"satisfies {len(entry['laws'])} of {len(entry['laws']) + len(entry['breaks'])} laws of routing; not:")
     out.say("\n".join(f"  {law.replace('_', ' ')}" for law in entry["breaks"]) or "  none")
     return 0
 
@@ -45,17 +49,16 @@ def _run(args: Namespace, out: Output) -> int:
 def _describe(name: str) -> dict[str, Any]:
     from torchcaps.nn import ROUTERS
     from torchcaps.nn.routers import LAWS
-    from torchcaps.ops._dispatch import backends
 
     router = ROUTERS[name]
     laws = router().laws
     summary = (inspect.getdoc(router) or "").partition("\n")[0]
     return {
         "name": name,
-        # Where to read on is for whoever reads the code.
+        # References to other parts of the code do not help on the command line.
         "description": summary.partition("; see ")[0].rstrip("."),
         "options": {option.name: option.default for option in inspect.signature(router).parameters.values()},
-        "backends": list(backends(router.algorithm)),
+        "backends": list(router().contract.backends),
         "class": router.__name__,
         "laws": sorted(laws),
         "breaks": sorted(LAWS - laws),
@@ -66,9 +69,9 @@ VERB = Verb(
     name="routers",
     summary="list the routers, or describe one",
     description="Lists the routers that recipes and `torchcaps.nn.make_router` know by name, with their options and "
-    "what computes them. Given a name, says which defaults it has and which laws of routing it keeps.",
+    "backends. With a name, shows the defaults of its options and the laws of routing that it satisfies.",
     examples=(
-        ("torchcaps routers", "all of them"),
+        ("torchcaps routers", "all routers"),
         ("torchcaps routers kuramoto", "its options and laws"),
         ("torchcaps routers --json", "for a script that compares them"),
     ),

@@ -1,90 +1,74 @@
-"""`torchcaps show`: a picture of what a trained network learned."""
+"""`torchcaps show`: a figure of a run."""
 
 from __future__ import annotations
 
+import errno
+import warnings
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchcaps.cli._args import add_run
 from torchcaps.cli._verb import Verb
-from torchcaps.cli._words import add_run
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, WriteError
+from torchcaps.report.registry import ENTRIES
 
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
-    from torchcaps.train import Run
-    from torchcaps.viz import Figure
 
 SUFFIXES = (".png", ".pdf", ".svg")
-# Enough images to find right and wrong ones among; only the confusion matrix needs all.
-ENOUGH = 512
+# Enough images to contain correct and wrong ones.
+IMAGES = 512
 
 
 def _configure(parser: ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument(
-        "--what",
-        required=True,
-        metavar="PICTURE",
-        help="reconstructions, perturbations, coupling, diagnostics, routing_curves, curves, confusion, "
-        "transformations or phases",
-    )
-    parser.add_argument("--out", metavar="FILE", help="a .png, .pdf or .svg file (default: in the run's pictures)")
+    names = ", ".join(entry.name for entry in ENTRIES)
+    parser.add_argument("--figure", required=True, metavar="NAME", help=f"one of {names}")
+    parser.add_argument("--out", metavar="FILE", help="a .png, .pdf or .svg file (default: in the folder of the run)")
 
 
 def _run(args: Namespace, out: Output) -> int:
-    from torchcaps.eval import PICTURES
+    from torchcaps._files import make_folder, write_figure
+    from torchcaps.report import FIGURES, FigureContext, draw_figure
     from torchcaps.train import Run
 
     run = Run.open(args.run)
-    # An unknown picture is named before any work is done.
-    _ = PICTURES[args.what]
-    path = Path(args.out) if args.out is not None else run.pictures / f"{args.what}.png"
+    entry = FIGURES[args.figure]
+    path = Path(args.out) if args.out is not None else run.figures / f"{entry.name}.png"
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"--out: expected a file that ends in {', '.join(SUFFIXES)}, got '{path}'")
-    figure = _draw(run, args.what, out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    out.document({"run": run.path, "what": args.what, "path": path})
+    with out.progress("evaluating") as progress:
+        context = FigureContext(run, limit=None if entry.whole_split else IMAGES, progress=progress)
+        drawn = draw_figure(entry.name, {run.path.name: context})
+    try:
+        # A folder that the user names may be a link; one in a run folder may not.
+        if args.out is None:
+            make_folder(path.parent)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_figure(path, drawn.figure)
+    except WriteError as error:
+        if args.out is not None or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        # Of a run that is read-only, the figure goes to the working directory.
+        path = Path(path.name)
+        warnings.warn(f"{error}; writing '{path}'", stacklevel=2)
+        write_figure(path, drawn.figure)
+    out.document({"run": run.path, "figure": entry.name, "caption": drawn.caption, "path": path})
     out.say(str(path))
     return 0
 
 
-def _draw(run: Run, what: str, out: Output) -> Figure:
-    from torchcaps import viz
-    from torchcaps.eval import Subject, draw, evaluate
-
-    # Curves are there while a run is still going on, and need neither model nor data.
-    if what == "curves":
-        return viz.curves(run.metrics())
-    if what == "routing_curves":
-        history = run.diagnostics()
-        if not history:
-            raise ConfigError(
-                f"run: expected one that was watched while it learned, got '{run.path}' "
-                "(it has no diagnostics.csv; --what diagnostics looks at it as it is now)"
-            )
-        return viz.routing_curves(history)
-    model, data = run.load_model(), run.load_data("test")
-    if what != "confusion":
-        data = data.subset(range(min(ENOUGH, len(data))))
-    with out.progress("testing") as progress:
-        evaluation = evaluate(model, data, progress=progress)
-    return draw(what, Subject(model, evaluation, run.metrics())).figure
-
-
 VERB = Verb(
     name="show",
-    summary="draw what a trained network learned",
-    description="Draws one picture of a run: reconstructions (right and wrong ones), perturbations (what each "
-    "dimension of a class capsule stands for), coupling (how routing comes to agree, iteration by "
-    "iteration), diagnostics (what routing does in each layer), routing_curves (the same, epoch by epoch), curves "
-    "(loss and accuracy while training), confusion (which class is taken for which), transformations (of a "
-    "transforming auto-encoder) or phases (of oscillators), and says where it is.",
+    summary="draw a figure of a run",
+    description="Draws one figure of a run and prints the path of the file. "
+    + "".join(f"{entry.name}: {entry.summary}. " for entry in ENTRIES).strip(),
     examples=(
-        ("torchcaps show runs/NAME --what reconstructions", "what the capsules hold of an image"),
-        ("torchcaps show runs/NAME --what coupling --out routing.svg", "routing, as a drawing that scales"),
-        ("torchcaps show runs/NAME --what curves", "how training goes, also while it is going on"),
+        ("torchcaps show runs/NAME --figure reconstructions", "test images beside their decodings"),
+        ("torchcaps show runs/NAME --figure coupling --out routing.svg", "routing, as a vector graphic"),
+        ("torchcaps show runs/NAME --figure curves", "learning curves, also during training"),
     ),
     configure=_configure,
     run=_run,

@@ -1,81 +1,79 @@
-"""`torchcaps train`: from a recipe to a trained network and its report."""
+"""`torchcaps train`: train a network from a recipe and write a report."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from torchcaps.cli._verb import STOPPED, Verb
-from torchcaps.cli._words import program
+from torchcaps.cli._args import add_recipe, one_name, program
+from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchcaps.cli._output import Output
+    from torchcaps.evaluation import Evaluation
     from torchcaps.train import Run
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="RECIPE key=value",
-        help="the name or TOML file of a recipe (`torchcaps recipes` lists them; default: digits), and changes to it",
-    )
+    add_recipe(parser)
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run that was stopped, in its own folder; with trainer.epochs=N to so many epochs in all",
+        help="continue a stopped run in its folder; add trainer.epochs=N to extend it to N epochs in total",
     )
-    parser.add_argument("--out", metavar="DIR", help="the folder of the run (default: a new one in runs/)")
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="with --resume: start again from the first step, if all checkpoints are damaged; they are kept aside",
+    )
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (default: a new folder in runs/)")
+    parser.add_argument("--no-report", action="store_true", help="train and evaluate only, without figures and report")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _run(args: Namespace, out: Output) -> int:
-    names = [word for word in args.words if "=" not in word]
-    changes = [word for word in args.words if "=" in word]
-    epochs = None if args.resume is None else _epochs(changes, others=bool(names) or args.out is not None)
-    if len(names) > 1:
-        raise ConfigError(f"recipe: expected one name or file, got {', '.join(names)}")
-    from torchcaps.train import DEFAULT_RECIPE, load_recipe, resume, start
+    name, changes = one_name(args.words, "recipe")
+    epochs = None if args.resume is None else _epochs(changes, others=name is not None or args.out is not None)
+    if args.restart and args.resume is None:
+        raise ConfigError("--restart: expected --resume RUN, got no run")
+    from torchcaps.train import DEFAULT_RECIPE, fit, load_recipe, resume
 
     progress = out.shows_progress
     with out.stdout_kept():
         if args.resume is not None:
-            run = resume(args.resume, epochs=epochs, progress=progress)
+            run = resume(args.resume, epochs=epochs, restart=args.restart, progress=progress)
         else:
-            run = start(load_recipe(names[0] if names else DEFAULT_RECIPE, changes), args.out, progress=progress)
+            run = fit(load_recipe(name or DEFAULT_RECIPE, changes), args.out, progress=progress)
     if run.status != "finished":
         out.document({"run": run.path, "status": run.status})
-        print(f"stopped; go on with: {program()} train --resume {run.path}", file=sys.stderr)
-        return STOPPED
-    _finish(run, out)
+        print(f"stopped; resume with: {program()} train --resume {run.path}", file=sys.stderr)
+        # As a shell reports a process that a signal ended: 130 for SIGINT, 143 for SIGTERM.
+        return 128 + signal.Signals[run.record["signal"]]
+    _finish(run, out, report=not args.no_report)
     return 0
 
 
 def _epochs(changes: list[str], others: bool) -> int | None:
-    """How many epochs a run is to have when it goes on; None for as many as it was to have."""
+    """Return the total number of epochs of a resumed run, or None to keep its own."""
     match [change.partition("=") for change in changes]:
         case [] if not others:
             return None
         case [("trainer.epochs", _, number)] if not others and number.isdecimal():
             return int(number)
     raise ConfigError(
-        "--resume: expected nothing but the run, whose folder holds its recipe, and perhaps trainer.epochs=N, "
-        "got more words"
+        "--resume: expected a run and at most trainer.epochs=N, got more arguments (the run folder holds the recipe)"
     )
 
 
-def _finish(run: Run, out: Output) -> None:
-    from torchcaps.eval import evaluate, report
-    from torchcaps.eval.pictures import lacking
-
-    model = run.load_model()
-    with out.progress("testing") as progress:
-        evaluation = evaluate(model, run.load_data("test"), progress=progress)
-    with out.progress("diagnosing") as progress:
-        page = report(run, evaluation, progress=progress)
-    error = f" (error {evaluation.error:.2%})" if model.classifies else ""
+def _finish(run: Run, out: Output, *, report: bool) -> None:
+    model, evaluation = run.context.model, run.context.evaluate()
+    page = _write_report(run, out) if report else None
+    error = f" (error {evaluation.error:.2%})" if model.is_classifier else ""
     numbers = {key: value for key, value in evaluation.summary().items() if key in ("accuracy", "error", "loss")}
     out.document(
         {
@@ -88,18 +86,35 @@ def _finish(run: Run, out: Output) -> None:
             "record": run.record,
         }
     )
-    out.say(f"{evaluation.words} on {evaluation.count:,} held-out images{error}", style="bold")
+    out.say(f"{evaluation.headline} on {evaluation.count:,} held-out images{error}", style="bold")
+    if page is None:
+        out.facts({"run": run.path})
+        return
     out.facts({"report": page, "run": run.path})
+    _suggest(run, evaluation, out)
+
+
+def _write_report(run: Run, out: Output) -> Path:
+    from torchcaps.report import write_report
+
+    with out.progress("diagnosing") as progress:
+        return write_report(run, progress=progress)
+
+
+def _suggest(run: Run, evaluation: Evaluation, out: Output) -> None:
+    from torchcaps.report import FIGURES, FigureContext
+
     out.say("\ntry next:")
     tries: dict[str, str] = {}
-    if model.classifies:
-        tries[f"{program()} predict {run.path} IMAGE"] = "ask it about an image of your own"
-    if lacking("perturbations", model) is None:
-        tries[f"{program()} show {run.path} --what perturbations"] = "what each dimension of a capsule stands for"
-    if lacking("coupling", model) is None:
+    if run.context.model.is_classifier:
+        tries[f"{program()} predict {run.path} IMAGE"] = "classify an image of your own"
+    context = FigureContext(run, evaluation=evaluation)
+    if FIGURES["perturbations"].requires(context) is None:
+        tries[f"{program()} show {run.path} --figure perturbations"] = "what each dimension of a capsule encodes"
+    if FIGURES["coupling"].requires(context) is None:
         again = f"{program()} train {run.path}/recipe.toml model.options.routing.iters=1"
-        tries[again] = "does routing help? the same without it"
-    tries[f"{program()} recipes"] = "what else can be trained"
+        tries[again] = "does routing help? the same network with one iteration"
+    tries[f"{program()} recipes"] = "other recipes"
     width = max(map(len, tries))
     for command, purpose in tries.items():
         out.say(f"  {command:<{width}}  # {purpose}")
@@ -107,16 +122,17 @@ def _finish(run: Run, out: Output) -> None:
 
 VERB = Verb(
     name="train",
-    summary="train a network from a recipe, test it and write a report",
-    description="Trains as a recipe says, tests the result on held-out images and writes everything into one run "
-    "folder: recipe, metrics, checkpoints, weights, pictures and a report to open in a browser. Words "
-    "like trainer.epochs=5 change the recipe; `torchcaps recipes NAME` shows what can be changed. "
-    "Stopped by Ctrl-C, a run goes on with --resume and ends as if it had never stopped.",
+    summary="train a network from a recipe, evaluate it and write a report",
+    description="Trains the network of a recipe, evaluates it on the held-out test set (not used for model "
+    "selection), and writes everything into one run folder: recipe, metrics, checkpoints, weights, figures and a "
+    "report to open in a browser. Arguments such as trainer.epochs=5 override values of the recipe; `torchcaps recipes "
+    "NAME` lists them all. A run that was stopped continues with --resume, and ends with the same weights as a run "
+    "that was not.",
     examples=(
-        ("torchcaps train", "a small capsule network on the digits that come along"),
-        ("torchcaps train digits trainer.epochs=5 optim.lr=0.001", "the same, changed"),
-        ("torchcaps train folder data.options.path=my/pictures", "your own images, one sub-folder per class"),
-        ("torchcaps train --resume runs/NAME", "go on with a run that was stopped"),
+        ("torchcaps train", "a small capsule network on the bundled digits"),
+        ("torchcaps train digits trainer.epochs=5 --no-report", "the same with other values and without a report"),
+        ("torchcaps train folder data.options.path=my/images", "your own images, one sub-folder per class"),
+        ("torchcaps train --resume runs/NAME", "continue a stopped run"),
     ),
     configure=_configure,
     run=_run,

@@ -1,31 +1,31 @@
-"""Data sets by name, folders of images, arrays in memory; whole in memory as bytes, augmented batch by batch."""
+"""Image data sets by name, from folders or from arrays: map-style datasets, batches, augmentation."""
 
 from torchcaps.data.affine_mnist import load_affine_mnist
 from torchcaps.data.affnist import load_affnist
 from torchcaps.data.augment import Augment
-from torchcaps.data.check import FileState, check_data
 from torchcaps.data.cifar import load_cifar10, load_cifar100
-from torchcaps.data.datasets import DATASETS, SPLITS, Dataset, list_data, load_data
+from torchcaps.data.dataset import Batch, ImageDataset, to_float
 from torchcaps.data.digit_pairs import load_digit_pairs
 from torchcaps.data.digits import load_digits
-from torchcaps.data.drawn import DrawnData
+from torchcaps.data.download import download_data
 from torchcaps.data.emnist import load_emnist
-from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import load_folder
-from torchcaps.data.handed_in import hand_in
-from torchcaps.data.image_data import Batch, ImageData, to_float
-from torchcaps.data.image_files import read_image
+from torchcaps.data.generated import GeneratedDataset
+from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.kmnist import load_kmnist
 from torchcaps.data.loader import BatchLoader
 from torchcaps.data.make_shards import make_shards
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
 from torchcaps.data.multimnist import load_multimnist
-from torchcaps.data.shards import ShardData, load_shards
+from torchcaps.data.readers.image_files import read_image
+from torchcaps.data.registry import DATASETS, SPLITS, DatasetEntry, list_data, load_data, register_data
+from torchcaps.data.sharded import ShardedDataset, load_shards
 from torchcaps.data.smallnorb import load_smallnorb
 from torchcaps.data.summary import describe
 from torchcaps.data.svhn import load_svhn
 from torchcaps.data.transforms import CROPS_13, crop, shrink
 from torchcaps.data.translated_mnist import load_translated_mnist
+from torchcaps.data.verify import FileState, verify_data
 
 __all__ = [
     "CROPS_13",
@@ -34,16 +34,15 @@ __all__ = [
     "Augment",
     "Batch",
     "BatchLoader",
-    "Dataset",
-    "DrawnData",
+    "DatasetEntry",
     "FileState",
-    "ImageData",
-    "ShardData",
-    "check_data",
+    "GeneratedDataset",
+    "ImageDataset",
+    "InMemoryDataset",
+    "ShardedDataset",
     "crop",
     "describe",
-    "fetch_data",
-    "hand_in",
+    "download_data",
     "list_data",
     "load_affine_mnist",
     "load_affnist",
@@ -64,6 +63,8 @@ __all__ = [
     "load_translated_mnist",
     "make_shards",
     "read_image",
+    "register_data",
     "shrink",
     "to_float",
+    "verify_data",
 ]

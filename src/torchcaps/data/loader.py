@@ -1,4 +1,4 @@
-"""Batches whose order and augmentation depend on nothing but (seed, epoch, batch number)."""
+"""Batches whose order and augmentation depend on (seed, epoch, batch number) alone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from torchcaps.data._draws import permuted
+from torchcaps.data._order import Order
 from torchcaps.data.augment import Augment
-from torchcaps.data.image_data import ImageData, to_float
-from torchcaps.data.shards import ShardData
+from torchcaps.data.dataset import ImageDataset, to_float
 from torchcaps.errors import ConfigError, DataError
-
-# Up to here an order is made whole; beyond, each batch of it is computed when it is needed.
-_WHOLE_ORDER = 2**22
 
 
 def mix_seed(*numbers: int) -> int:
-    """One seed from several numbers, so that neighbouring numbers give unrelated streams.
+    """Combine numbers into one seed, so that neighbouring numbers give independent streams.
 
     >>> mix_seed(0, 1) != mix_seed(1, 0)
     True
@@ -31,27 +27,46 @@ def mix_seed(*numbers: int) -> int:
 
 
 class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
-    """Iterates images and labels in batches, float [B, C, H, W] in [0, 1] and int64 [B].
+    """Iterate over batches of images and labels that are augmented as a whole; can be resumed at any batch.
 
-    Where an image holds two things, labels are [B, 2] and a third tensor shows each of them alone, [B, 2, C, H, W],
-    augmented as the image is.
+    A batch is `(images, labels)`; for images of two objects `(images, labels, sources)`, with the sources augmented
+    like their image.
 
-    With `shuffle` each pass through the data has a new order, augmented at random, and what does not fill its last
-    batch is left out; without it everything comes, in order, with the fixed part of `augment` alone. An epoch is a
-    pass, or `epoch_size` images, and the next epoch goes on from there. Order and augmentation are drawn for the global
-    batch and process `rank` of `world` takes its slice, so that many processes together see what one would.
-    `state_dict` is the position, no more. `torch.utils.data.DataLoader(loader, batch_size=None, num_workers=2)` reads
-    the same batches ahead in worker processes, which share them out among themselves.
+    With `shuffle`, every pass over the data has a new order and random augmentation, and images that do not fill the
+    last batch are dropped. Without it, all images come in order with the deterministic part of `augment`. An epoch is
+    one pass, or `epoch_size` images; the next epoch continues the pass.
 
-    >>> from torchcaps.data import load_data
-    >>> images, labels = next(iter(BatchLoader(load_data("digits", "val"), 32)))
-    >>> images.shape, labels.shape
-    (torch.Size([32, 1, 28, 28]), torch.Size([32]))
+    Order and augmentation are computed for the global batch, and process `rank` of `world` takes its slice: several
+    processes together see the batches of one process. `DataLoader(loader, batch_size=None, num_workers=2)` prefetches
+    the same batches in worker processes.
+
+    Args:
+        data: Images and labels.
+        batch_size: Number of images in a batch over all processes.
+        shuffle: Whether to shuffle and to augment at random.
+        augment: Augmentation; the default changes nothing.
+        seed: Seed of order and augmentation.
+        rank: Index of this process.
+        world: Number of processes.
+        epoch_size: Number of images in an epoch; the default is all.
+
+    Shape:
+        images: float32 [B, C, H, W] in [0, 1]; labels: int64 [B] or [B, 2]; sources: float32 [B, 2, C, H, W].
+
+    Raises:
+        ConfigError: If a size does not fit the others.
+        DataError: If there are too few images.
+
+    Example:
+        >>> from torchcaps.data import load_data
+        >>> images, labels = next(iter(BatchLoader(load_data("digits", "val"), 32)))
+        >>> images.shape, labels.shape
+        (torch.Size([32, 1, 28, 28]), torch.Size([32]))
     """
 
     def __init__(
         self,
-        data: ImageData,
+        data: ImageDataset,
         batch_size: int,
         *,
         shuffle: bool = False,
@@ -66,13 +81,13 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         if batch_size < 1 or batch_size % world:
             raise ConfigError(f"batch_size: expected a multiple of the {world} processes, got {batch_size}")
         if shuffle and len(data) < world:
-            raise DataError(f"data: expected an image for each of {world} processes, got {len(data)} ('{data.name}')")
+            raise DataError(f"data: expected at least {world} images, one per process, got {len(data)} ('{data.name}')")
         if epoch_size is not None and (epoch_size < batch_size or not shuffle):
             raise ConfigError(
-                f"epoch_size: expected at least one batch of {batch_size} images of a shuffled pass, got {epoch_size}"
+                f"epoch_size: expected at least the {batch_size} images of a batch, and shuffle=True, got {epoch_size}"
             )
         self.data = data
-        # Fewer images than a batch holds make one batch, of equal parts for all processes.
+        # Fewer images than a batch make one batch, in equal slices for all processes.
         self.batch_size = min(batch_size, len(data) // world * world) if shuffle else batch_size
         self.shuffle = shuffle
         self.augment = Augment() if augment is None else augment
@@ -83,12 +98,12 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         self.epoch = 0
         self._position = 0
         self._restored = False
-        # The number of the pass whose order is at hand, and the order.
-        self._shuffled: tuple[int, Tensor] | None = None
+        # Number and order of the current pass.
+        self._order: tuple[int, Order] | None = None
 
     @property
     def _pass_size(self) -> int:
-        """How many batches a pass through the data has."""
+        """Number of batches in one pass over the data."""
         full, rest = divmod(len(self.data), self.batch_size)
         return full if self.shuffle else full + bool(rest)
 
@@ -107,36 +122,34 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
                 yield self._batch(number)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pass is: its epoch, and how many batches of it have been given out."""
+        """Return the position: the epoch and the number of batches of it that were given out."""
         return {"epoch": self.epoch, "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Let the next pass go on from there."""
+        """Resume the next iteration at a position that `state_dict` returned.
+
+        Args:
+            state: The position.
+        """
         self.epoch, self._position, self._restored = state["epoch"], state["position"], True
 
-    def _chosen(self, number: int) -> Tensor:
-        """Which images make the batch of this number of the epoch, [B]."""
+    def _indices(self, number: int) -> Tensor:
+        """Return the indices of the images of a batch of this epoch, [B]."""
         turn, place = divmod(self.epoch * len(self) + number, self._pass_size)
         start = place * self.batch_size
         stop = min(start + self.batch_size, len(self.data))
         if not self.shuffle:
             return torch.arange(start, stop)
-        seed = mix_seed(self.seed, turn)
-        if isinstance(self.data, ShardData):
-            return self.data.shuffled(seed, start, stop)
-        if len(self.data) > _WHOLE_ORDER:
-            return torch.from_numpy(permuted(seed, np.arange(start, stop), len(self.data)))
-        if self._shuffled is None or self._shuffled[0] != turn:
-            generator = torch.Generator().manual_seed(seed)
-            self._shuffled = turn, torch.randperm(len(self.data), generator=generator)
-        return self._shuffled[1][start:stop]
+        if self._order is None or self._order[0] != turn:
+            self._order = turn, self.data.shuffled_order(mix_seed(self.seed, turn))
+        return self._order[1](start, stop)
 
     def _batch(self, number: int) -> tuple[Tensor, ...]:
-        chosen = self._chosen(number)  # [B]
-        batch = self.data.batch(chosen)
+        indices = self._indices(number)  # [B]
+        batch = self.data.batch(indices)
         pixels = batch.images  # [B, C, H, W]
         if batch.sources is not None:
-            # As further channels the sources go through the same changes as their image.
+            # As further channels, the sources are augmented like their image.
             pixels = torch.cat([pixels, batch.sources.flatten(1, 2)], dim=1)  # [B, 3 C, H, W]
         images = to_float(pixels)
         if self.shuffle:
@@ -144,8 +157,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
             images = self.augment(images, generator)
         else:
             images = self.augment.fixed(images)
-        part = slice(self.rank * len(chosen) // self.world, (self.rank + 1) * len(chosen) // self.world)
-        images, labels = images[part], batch.labels[part]
+        own = slice(self.rank * len(indices) // self.world, (self.rank + 1) * len(indices) // self.world)
+        images, labels = images[own], batch.labels[own]
         if batch.sources is None:
             return images, labels
         channels = batch.images.shape[1]

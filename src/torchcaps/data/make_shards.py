@@ -1,4 +1,4 @@
-"""Write a folder of images as sharded tar archives, in the layout of webdataset."""
+"""Writing a folder of images as sharded tar archives, in the layout of webdataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from torchcaps.data._shard_files import INDEX
-from torchcaps.data.folder import Files, draw_key, find_images, image_shape_of
-from torchcaps.data.image_files import read_image
+from torchcaps.data.folder import Files, find_images, image_shape_of, shuffle_key
+from torchcaps.data.readers.image_files import read_image
+from torchcaps.data.readers.shard_files import INDEX
 from torchcaps.errors import ConfigError, DataError
 
 Progress = Callable[[int, int], None]
@@ -31,33 +29,52 @@ def make_shards(
     test_fraction: float = 0.1,
     progress: Progress = lambda done, total: None,
 ) -> Path:
-    """Write the images of a folder, one sub-folder per class, into archives of `shard_size` images each.
+    """Write the images of a folder into tar archives of `shard_size` images each.
 
-    Sizes, channels and parts are those of `load_folder`. Images are brought to one shape now, so that nothing is
-    left to do when they are read, and mixed, so that no shard holds one class alone. The folder `out` is there once
-    everything is written; until then, and after a failure, there is none.
+    All images are scaled to one shape and shuffled, so that every shard has several classes. The folder `out` appears
+    when everything is written; a failure leaves nothing behind.
+
+    Args:
+        folder: Folder of images, as for `load_folder`.
+        out: A new or empty folder.
+        shard_size: Number of images per archive.
+        image_size: Height and width, or one number for both; the default is that of `load_folder`.
+        channels: 1 or 3; the default is 1 if all images are grey.
+        val_fraction: Fraction of each class in the validation split if it has no folder.
+        test_fraction: Fraction of each class in the test split if it has no folder.
+        progress: Called with the number of written images and the total.
+
+    Returns:
+        The path of `out`.
+
+    Raises:
+        ConfigError: If an option is out of range.
+        DataError: If `out` is not empty, or an image is missing or damaged.
+
+    Example:
+        >>> make_shards("my/images", "my/shards", shard_size=1000)  # doctest: +SKIP
     """
     root, out = Path(folder).expanduser(), Path(out).expanduser()
     if shard_size < 1:
-        raise ConfigError(f"shard_size: expected a count of at least 1, got {shard_size}")
+        raise ConfigError(f"shard_size: expected at least 1, got {shard_size}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out}: expected a new or empty folder, got one that holds something")
-    parts = find_images(root, {"val": val_fraction, "test": test_fraction})
-    shape = image_shape_of(parts, image_size, channels)
-    total = sum(len(files) for part in parts.values() for files in part.values())
-    # What a kill left behind is of no use to anybody.
+        raise DataError(f"{out}: expected a new or empty folder, got one with files")
+    splits = find_images(root, {"val": val_fraction, "test": test_fraction})
+    shape = image_shape_of(splits, image_size, channels)
+    total = sum(len(files) for split in splits.values() for files in split.values())
+    # Files of a killed process are incomplete.
     unfinished = out.with_name(f".{out.name}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         written, done = {}, 0
-        for part, files in parts.items():
-            written[part] = _write_part(
-                unfinished, part, _mixed(root, files, tuple(parts["train"])), shard_size, shape,
+        for split, files in splits.items():
+            written[split] = _write_split(
+                unfinished, split, _shuffled(root, files, tuple(splits["train"])), shard_size, shape,
                 lambda count, done=done: progress(done + count, total),
             )  # fmt: skip
             done += sum(map(len, files.values()))
-        index = {"class_names": list(parts["train"]), "image_shape": list(shape), "parts": written}
+        index = {"class_names": list(splits["train"]), "image_shape": list(shape), "splits": written}
         (unfinished / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
         if out.exists():
             out.rmdir()
@@ -68,15 +85,15 @@ def make_shards(
     return out
 
 
-def _mixed(root: Path, files: Files, class_names: Sequence[str]) -> list[tuple[Path, int]]:
-    """All files with their class numbers, in an order that knows nothing of classes and is always the same."""
+def _shuffled(root: Path, files: Files, class_names: Sequence[str]) -> list[tuple[Path, int]]:
+    """Return all files with their labels, in a shuffled order that is always the same."""
     items = [(file, class_names.index(name)) for name, found in files.items() for file in found]
-    return sorted(items, key=lambda item: draw_key(item[0].relative_to(root)))
+    return sorted(items, key=lambda item: shuffle_key(item[0].relative_to(root)))
 
 
-def _write_part(
+def _write_split(
     folder: Path,
-    part: str,
+    split: str,
     items: list[tuple[Path, int]],
     shard_size: int,
     shape: tuple[int, int, int],
@@ -85,7 +102,7 @@ def _write_part(
     entries = []
     for start in range(0, len(items), shard_size):
         chosen = items[start : start + shard_size]
-        path = folder / f"{part}-{start // shard_size:06d}.tar"
+        path = folder / f"{split}-{start // shard_size:06d}.tar"
         with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
             for number, (file, label) in enumerate(chosen, start):
                 _add(archive, f"{number:08d}.cls", str(label).encode())
@@ -96,13 +113,15 @@ def _write_part(
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    # No time, no owner: the same images give the same archive.
+    # Without time and owner, the same images give the same archive.
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))
 
 
 def _png(file: Path, shape: tuple[int, int, int]) -> bytes:
+    from PIL import Image
+
     pixels = read_image(file, shape).permute(1, 2, 0).numpy()  # [H, W, C]
     content = io.BytesIO()
     Image.fromarray(pixels[..., 0] if shape[0] == 1 else pixels).save(content, "PNG")

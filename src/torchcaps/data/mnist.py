@@ -1,6 +1,6 @@
-"""MNIST and Fashion-MNIST in their own idx files: 60,000 + 10,000 grey images of 28x28 in ten classes.
+"""MNIST and Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in ten classes, in idx files.
 
-The validation part is cut from the training set, in the proportions of the classes and always the same.
+The validation split is held out of the training images, stratified by class and always the same.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data._files import DataFile, Package, Source, at_hand, obtain
-from torchcaps.data._packages import DEBIAN_FASHION_MNIST, MNIST_WHEEL
-from torchcaps.data._split import choose_part
-from torchcaps.data.datasets import DATASETS, Dataset
-from torchcaps.data.idx import read_idx
-from torchcaps.data.image_data import ImageData
+from torchcaps.data._package_mirrors import DEBIAN_FASHION_MNIST, MNIST_WHEEL
+from torchcaps.data._sources import DataFile, Package, Source, find_local, obtain
+from torchcaps.data._split import split_indices
+from torchcaps.data.dataset import ImageDataset
+from torchcaps.data.in_memory import InMemoryDataset
+from torchcaps.data.readers.idx import read_idx
+from torchcaps.data.registry import DATASETS, DatasetEntry
 from torchcaps.errors import DataError
 
 _SEED = 1998
@@ -25,7 +26,7 @@ _SEED = 1998
 
 @dataclass(frozen=True)
 class IdxSet:
-    """A data set of four idx files; each part has its images and its labels."""
+    """A data set of four idx files: images and labels for training and for testing."""
 
     name: str
     folder: str
@@ -38,13 +39,13 @@ class IdxSet:
 
     @property
     def source(self) -> Source:
-        """Where its files lie and come from."""
+        """The files and where they are downloaded from."""
         files = (*self.train, *self.test)
         return Source(self.folder, files, check_idx, self.home, self.mirrors, packages=self.packages)
 
 
 def check_idx(path: Path, file: DataFile) -> Tensor:
-    """Read an idx file whole: the images of a part, or its labels, as its name says."""
+    """Read an idx file: images or labels, by its name."""
     return read_idx(path, 3 if "images" in file.name else 1, file.content_sha256 or None)
 
 
@@ -132,14 +133,14 @@ FASHION_MNIST = IdxSet(
 )
 
 
-def read_part(source: IdxSet, part: str, folders: Sequence[Path] | None = None) -> tuple[Tensor, Tensor, str]:
-    """Images [N, H, W] and labels [N] of the `train` or `test` files, as bytes, and the folder they were read from.
+def read_idx_pair(source: IdxSet, subset: str, folders: Sequence[Path] | None = None) -> tuple[Tensor, Tensor, str]:
+    """Read the `train` or `test` files: images uint8 [N, H, W], labels uint8 [N], and their folder.
 
-    Without `folders` the files are looked for where the user keeps data, and downloaded if they are not there.
+    Without `folders` the files are searched in the data folders, and downloaded if they are missing.
     """
     tensors, path = [], Path()
-    for file in source.test if part == "test" else source.train:
-        found = at_hand(file.name, folders) if folders else obtain(file, source.source)
+    for file in source.test if subset == "test" else source.train:
+        found = find_local(file.name, folders) if folders else obtain(file, source.source)
         if found is None:
             raise DataError(f"{file.name}: expected it in {' or '.join(map(str, folders or ()))}, got no such file")
         tensors.append(check_idx(found, file))
@@ -150,35 +151,63 @@ def read_part(source: IdxSet, part: str, folders: Sequence[Path] | None = None) 
 
 
 def check_counts(path: Path, images: Tensor, labels: Tensor) -> None:
-    """Raise unless there is one label for each image; `path` is the file of the labels."""
+    """Raise a DataError unless there is one label per image; `path` is the file of the labels."""
     if len(images) != len(labels):
         raise DataError(
-            f"{path}: expected {len(images)} labels, one for each image, got {len(labels)}; fetch both files again"
+            f"{path}: expected {len(images)} labels, one per image, got {len(labels)}; download both files again"
         )
 
 
-def load_idx_set(source: IdxSet, split: str, val_size: int) -> ImageData:
-    """One part of a data set of four idx files."""
-    images, labels, origin = read_part(source, "test" if split == "test" else "train")
+def load_idx_set(source: IdxSet, split: str, val_size: int) -> ImageDataset:
+    """Load one split of a data set of four idx files."""
+    images, labels, origin = read_idx_pair(source, "test" if split == "test" else "train")
     labels = labels.to(torch.int64)  # [N]
-    places = choose_part(labels, split, val_size, len(source.class_names), _SEED)
+    indices = split_indices(labels, split, val_size, len(source.class_names), _SEED)
     images = images.unsqueeze(1)  # [N, 1, H, W]
-    return ImageData(source.name, split, images[places], labels[places], source.class_names, origin)
+    return InMemoryDataset(source.name, split, images[indices], labels[indices], source.class_names, origin)
 
 
-def load_mnist(split: str, *, val_size: int = 5000) -> ImageData:
-    """One part of MNIST; `val_size` of its 60,000 training images are the validation part."""
+def load_mnist(split: str, *, val_size: int = 5000) -> ImageDataset:
+    """Load one split of MNIST.
+
+    Args:
+        split: `train`, `val`, `test` or `train+val`.
+        val_size: Number of the 60,000 training images in the validation split.
+
+    Returns:
+        The images, uint8 [N, 1, 28, 28], and labels.
+
+    Raises:
+        DataError: If a file is missing or damaged.
+
+    Example:
+        >>> load_mnist("test")[0]  # doctest: +SKIP
+    """
     return load_idx_set(MNIST, split, val_size)
 
 
-def load_fashion_mnist(split: str, *, val_size: int = 5000) -> ImageData:
-    """One part of Fashion-MNIST; `val_size` of its 60,000 training images are the validation part."""
+def load_fashion_mnist(split: str, *, val_size: int = 5000) -> ImageDataset:
+    """Load one split of Fashion-MNIST.
+
+    Args:
+        split: `train`, `val`, `test` or `train+val`.
+        val_size: Number of the 60,000 training images in the validation split.
+
+    Returns:
+        The images, uint8 [N, 1, 28, 28], and labels.
+
+    Raises:
+        DataError: If a file is missing or damaged.
+
+    Example:
+        >>> load_fashion_mnist("test")[0]  # doctest: +SKIP
+    """
     return load_idx_set(FASHION_MNIST, split, val_size)
 
 
 DATASETS.add(
     "mnist",
-    Dataset(
+    DatasetEntry(
         description="handwritten digits: 55,000 train, 5,000 val, 10,000 test, 28x28 grey",
         source="Yann LeCun, Corinna Cortes, Christopher Burges: The MNIST database of handwritten digits",
         licence="CC BY-SA 3.0",
@@ -188,8 +217,8 @@ DATASETS.add(
 )
 DATASETS.add(
     "fashion_mnist",
-    Dataset(
-        description="pictures of clothes in ten classes: 55,000 train, 5,000 val, 10,000 test, 28x28 grey",
+    DatasetEntry(
+        description="clothes in ten classes: 55,000 train, 5,000 val, 10,000 test, 28x28 grey",
         source="Han Xiao, Kashif Rasul, Roland Vollgraf 2017: Fashion-MNIST (Zalando Research)",
         licence="MIT",
         load=load_fashion_mnist,

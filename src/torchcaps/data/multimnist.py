@@ -1,8 +1,8 @@
-"""MultiMNIST: two digits of different classes, one over the other (Sabour, Frosst, Hinton 2017, section 6.1).
+"""MultiMNIST: two overlapping digits of different classes (Sabour, Frosst, Hinton 2017, section 6.1).
 
-Each digit is padded to 36x36 and moved by up to 4 pixels in each direction on its own; the two are added and clipped
-at 255. Their boxes of 28x28 overlap by 80 % on average. Every training digit gives 1000 pairs: sample n is a pair of
-digit n // 1000 with one drawn from the other classes.
+Each digit is padded to 36x36 and shifted by up to 4 pixels in each direction; the two are added and clipped at 255.
+Their boxes of 28x28 overlap by 80 % on average. Each training digit has 1,000 samples: sample n combines digit
+n // 1000 with a random digit of another class.
 """
 
 from __future__ import annotations
@@ -11,65 +11,93 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data._draws import uniforms
-from torchcaps.data._generated import Source, copies_in, load_source, other_class, place, stream, whole
-from torchcaps.data.datasets import DATASETS, Dataset
-from torchcaps.data.drawn import DrawnData
-from torchcaps.data.image_data import Batch, ImageData
+from torchcaps.data._generators import (
+    DigitSource,
+    load_source,
+    other_class,
+    place,
+    samples_per_digit,
+    stream,
+    to_integers,
+)
+from torchcaps.data.counter_rng import uniforms
+from torchcaps.data.dataset import Batch, ImageDataset
+from torchcaps.data.generated import GeneratedDataset
+from torchcaps.data.registry import DATASETS, DatasetEntry
 
 SIDE, SHIFT = 36, 4
 
 
 def load_multimnist(
-    split: str, *, source: Source = "mnist", pairs: int = 1000, test_pairs: int = 1, seed: int = 0
-) -> DrawnData:
-    """One part of MultiMNIST, labels [N, 2].
+    split: str, *, source: DigitSource = "mnist", repeats: int = 1000, test_repeats: int = 1, seed: int = 0
+) -> GeneratedDataset:
+    """Load one split of MultiMNIST; labels are [N, 2].
 
-    Each digit gives `pairs` samples in training and `test_pairs` in the validation and test parts. A part is made of
-    digits of the same part of its source. `meta["overlap"]` is the share of a digit's box that the other's covers.
+    `meta["overlap"]` is the fraction of the box of a digit that the other box covers.
+
+    Args:
+        split: `train`, `val`, `test` or `train+val`, made of the digits of the same split of the source.
+        source: `mnist`, or `digits` for those inside the package.
+        repeats: Samples of each digit in training.
+        test_repeats: Samples of each digit in the other splits.
+        seed: Seed of pairs and shifts.
+
+    Returns:
+        A data set of images uint8 [1, 36, 36]; batches have the two digits alone as `sources`.
+
+    Raises:
+        ConfigError: If an option is out of range.
+        DataError: If a file of the source is missing or damaged.
+
+    Example:
+        >>> data = load_multimnist("test", source="digits")
+        >>> len(data) > 0
+        True
     """
     digits = load_source(source, split)
-    copies = copies_in(split, pairs, test_pairs, ("pairs", "test_pairs"))
-    drawing = Overlaid(digits, copies, stream("multimnist", split, seed))
-    origin = f"drawn from {digits.name} ({digits.origin})"
-    return DrawnData("multimnist", split, digits.class_names, origin, len(digits) * copies, drawing)
+    count = samples_per_digit(split, repeats, test_repeats, ("repeats", "test_repeats"))
+    generate = OverlappingDigits(digits, count, stream("multimnist", split, seed))
+    origin = f"generated from {digits.name} ({digits.origin})"
+    return GeneratedDataset("multimnist", split, digits.class_names, origin, len(digits) * count, generate)
 
 
-class Pairs:
-    """Chooses two digits of different classes for each sample number: the first by turns, the second at random."""
+class PairGenerator:
+    """Chooses two digits of different classes for each sample: the first by its number, the second at random."""
 
-    def __init__(self, digits: ImageData, copies: int, key: int, draws: int = 1) -> None:
+    def __init__(self, digits: ImageDataset, repeats: int, key: int, count: int = 1) -> None:
         self.digits = digits
-        self.copies = copies
+        self.repeats = repeats
         self.key = key
-        self.draws = draws
-        self.labels = digits.labels.numpy()  # [D]
+        self.count = count
+        # A copy: torch moves the tensor when it is sent to another process, and a view would point to freed memory.
+        self.labels = digits.labels.numpy().copy()  # [D]
         self.sizes = np.bincount(self.labels, minlength=digits.num_classes)  # [J]
         self.by_class = np.argsort(self.labels, kind="stable")  # [D]
 
     def choose(self, numbers: Tensor) -> tuple[Tensor, np.ndarray]:
-        """The places of both digits [n, 2], and `draws` - 1 more random numbers, [n, draws - 1]."""
-        first = numbers.numpy() // self.copies  # [n]
-        random = uniforms(self.key, numbers.numpy(), self.draws)  # [n, draws]
+        """Return the indices of both digits [n, 2], and further random numbers, [n, count - 1]."""
+        first = numbers.numpy() // self.repeats  # [n]
+        random = uniforms(self.key, numbers.numpy(), self.count)  # [n, count]
         second = self.by_class[other_class(self.labels[first], self.sizes, random[:, 0])]  # [n]
         return torch.from_numpy(np.stack([first, second], axis=1)), random[:, 1:]
 
 
-class Overlaid(Pairs):
-    """Draws the samples of MultiMNIST."""
+class OverlappingDigits(PairGenerator):
+    """Generates the samples of MultiMNIST."""
 
-    def __init__(self, digits: ImageData, copies: int, key: int) -> None:
-        super().__init__(digits, copies, key, draws=5)
+    def __init__(self, digits: ImageDataset, repeats: int, key: int) -> None:
+        super().__init__(digits, repeats, key, count=5)
 
     def __call__(self, numbers: Tensor) -> Batch:
+        """Generate the samples of these numbers, int64 [n]."""
         chosen, random = self.choose(numbers)  # [n, 2], [n, 4]
-        # A corner anywhere from 0 to 8 is the middle, moved by -4 to 4.
-        corners = whole(random, 2 * SHIFT + 1).view(-1, 2, 2)  # [n, 2, 2], top and left of each
+        # A corner from 0 to 8 is the centre, shifted by -4 to 4.
+        corners = to_integers(random, 2 * SHIFT + 1).view(-1, 2, 2)  # [n, 2, 2], top and left of each
         flat = self.digits.images[chosen.flatten()]  # [2 n, 1, 28, 28]
         tops, lefts = corners.flatten(0, 1).unbind(1)  # [2 n]
         sources = place(flat, tops, lefts, SIDE, SIDE).unflatten(0, (-1, 2))  # [n, 2, 1, 36, 36]
         first, second = sources.unbind(1)  # [n, 1, 36, 36]
-        # Clipped at 255 without leaving bytes: what does not fit is not added.
+        # Clipped at 255 within bytes: the excess is not added.
         images = first + second.minimum(255 - first)  # [n, 1, 36, 36]
         height, width = flat.shape[-2:]
         apart = (corners[:, 0] - corners[:, 1]).abs()  # [n, 2]
@@ -79,9 +107,9 @@ class Overlaid(Pairs):
 
 DATASETS.add(
     "multimnist",
-    Dataset(
-        description="two digits of different classes on top of each other, 36x36 grey: 1,000 pairs per training digit",
-        source="Sara Sabour, Nicholas Frosst, Geoffrey Hinton 2017; drawn from MNIST or from the embedded digits",
+    DatasetEntry(
+        description="two overlapping digits of different classes, 36x36 grey: 1,000 pairs per training digit",
+        source="Sara Sabour, Nicholas Frosst, Geoffrey Hinton 2017; generated from MNIST or from the embedded digits",
         licence="CC BY-SA 3.0",
         load=load_multimnist,
     ),

@@ -1,13 +1,12 @@
-"""smallNORB: 50 toys of five classes, seen in stereo from 9 elevations and 18 azimuths under 6 lights.
+"""smallNORB: 50 toys of five classes, photographed in stereo from 9 elevations and 18 azimuths under 6 lightings.
 
-LeCun, Huang, Bottou 2004. Five toys of each class are for training, 24,300 pairs of 96x96, the other five for testing.
-A pair is one image of two channels, never two images. What is known of each is in `meta`: `instance` (the toy, 0 to 9),
-`elevation` (0 to 8: 30 to 70 degrees by 5), `azimuth` (0 to 34: tens of degrees), `lighting` (0 to 5); -1 where a copy
-does not know it.
+LeCun, Huang, Bottou 2004. Five toys of each class are for training, 24,300 stereo pairs of 96x96, the other five for
+testing. A pair is one image of two channels. `meta` has `instance` (the toy, 0 to 9), `elevation` (0 to 8: 30 to 70
+degrees in steps of 5), `azimuth` (0 to 34: tens of degrees) and `lighting` (0 to 5); -1 where a copy lacks the value.
 
-The standard protocol is `train`, `val`, `test`. In the protocols of Hinton et al. 2018 for new viewpoints
-(`viewpoint=`), training sees a third of them: azimuths 300 to 40 degrees, or the three lowest elevations. `familiar`
-are the test toys from those viewpoints, `novel` the test toys from all others, `test` both.
+The standard protocol has the splits `train`, `val`, `test`. In the protocols of Hinton et al. 2018 for new viewpoints
+(`viewpoint=`), the training split has a third of them: azimuths 300 to 40 degrees, or the three lowest elevations.
+`familiar` has the test toys from these viewpoints, `novel` those from all others, `test` both.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data._files import DataFile, Source, obtain
-from torchcaps.data._matrix import matrix_chunks, read_matrix
-from torchcaps.data._split import draw_per_class, others
-from torchcaps.data.datasets import DATASETS, SPLITS, Dataset
-from torchcaps.data.image_data import ImageData
+from torchcaps.data._sources import DataFile, Source, obtain
+from torchcaps.data._split import complement, sample_per_class
+from torchcaps.data.dataset import ImageDataset
+from torchcaps.data.in_memory import InMemoryDataset
+from torchcaps.data.readers.norb_matrix import matrix_chunks, read_matrix
+from torchcaps.data.registry import DATASETS, SPLITS, DatasetEntry
 from torchcaps.data.transforms import shrink
 from torchcaps.errors import ConfigError, DataError
 
@@ -49,48 +49,61 @@ _SHA256 = {
 _INFO = ("instance", "elevation", "azimuth", "lighting")
 _SIDE = 96
 _SEED = 2004
-# Where the training azimuths are unknown, these toys of the test part stand in for the training toys.
+# Test toys that replace the training toys if the training azimuths are unknown.
 _STAND_IN = (0, 1, 2)
 
 
 def load_smallnorb(
     split: str, *, image_size: int = 48, val: Validation = "random", viewpoint: Viewpoint | None = None
-) -> ImageData:
-    """One part of smallNORB, [N, 2, image_size, image_size].
+) -> ImageDataset:
+    """Load one split of smallNORB.
 
-    `image_size` divides 96; pixels are averaged over blocks (the papers take 48). `val="random"` holds out a tenth of
-    the pictures of every training toy: all toys are trained on, but validation says little about new ones;
-    `val="instance"` holds out one toy of each class: the question that the test asks, with a fifth less to train on.
+    The azimuth protocol needs azimuths. If the training files of a copy have none, the protocol uses the test files,
+    with toys 0, 1, 2 for training and 3, 5 for testing, and `origin` says so.
 
-    The azimuth protocol needs azimuths. A copy whose training part has none runs it inside the test part, with
-    its toys 0, 1, 2 for training and 3, 5 for testing, and `origin` says so.
+    Args:
+        split: `train`, `val`, `test` or `train+val`; with `viewpoint` also `familiar` and `novel`.
+        image_size: Side of the images, a divisor of 96; pixels are averaged over blocks (the papers use 48).
+        val: `random` holds out a tenth of the images of every training toy; `instance` holds out one toy of each
+            class, which measures generalisation to new toys as the test does.
+        viewpoint: `azimuth` or `elevation` for the protocol of new viewpoints; the default is the standard protocol.
+
+    Returns:
+        The images, uint8 [N, 2, image_size, image_size], labels, and `meta`.
+
+    Raises:
+        ConfigError: If an option does not exist or does not fit the split.
+        DataError: If a file is missing or damaged.
+
+    Example:
+        >>> load_smallnorb("test")[0]  # doctest: +SKIP
     """
     _check_options(split, image_size, val, viewpoint)
-    part = "test" if split in ("test", "familiar", "novel") else "train"
-    testing = part == "test"
-    origin, labels, meta = _read_labels(part)
+    files = "test" if split in ("test", "familiar", "novel") else "train"
+    testing = files == "test"
+    origin, labels, meta = _read_labels(files)
     if viewpoint == "azimuth" and _azimuths_unknown():
-        part = "test"
-        origin, labels, meta = _read_labels(part)
-        ours = torch.isin(meta["instance"], torch.tensor(_STAND_IN)) != testing  # [N]
-        origin += " (training azimuths unknown: toys 0, 1, 2 of the test part train, 3 and 5 test)"
+        files = "test"
+        origin, labels, meta = _read_labels(files)
+        chosen = torch.isin(meta["instance"], torch.tensor(_STAND_IN)) != testing  # [N]
+        origin += " (training azimuths unknown: test toys 0, 1, 2 for training, 3 and 5 for testing)"
     else:
-        ours = torch.ones(len(labels), dtype=torch.bool)
+        chosen = torch.ones(len(labels), dtype=torch.bool)
     if viewpoint is not None and split != "test":
         familiar = torch.isin(meta[viewpoint], torch.tensor(FAMILIAR[viewpoint]))  # [N]
-        ours &= familiar != (split == "novel")
-    places = ours.nonzero().squeeze(1)  # [n]
+        chosen &= familiar != (split == "novel")
+    indices = chosen.nonzero().squeeze(1)  # [n]
     if split in ("train", "val"):
-        held_out = _held_out(labels[places], meta["instance"][places], val)
-        places = places[held_out if split == "val" else others(held_out, len(places))]
-    return ImageData(
+        held_out = _held_out(labels[indices], meta["instance"][indices], val)
+        indices = indices[held_out if split == "val" else complement(held_out, len(indices))]
+    return InMemoryDataset(
         name="smallnorb",
         split=split,
-        images=_read_images(part, places, len(labels), image_size),  # [n, 2, H, W]
-        labels=labels[places],  # [n]
+        images=_read_images(files, indices, len(labels), image_size),  # [n, 2, H, W]
+        labels=labels[indices],  # [n]
         class_names=CLASS_NAMES,
         origin=origin,
-        meta={name: values[places] for name, values in meta.items()},
+        meta={name: values[indices] for name, values in meta.items()},
     )
 
 
@@ -106,7 +119,7 @@ def _check_options(split: str, image_size: int, val: str, viewpoint: str | None)
 
 
 def check_norb(path: Path, file: DataFile) -> None:
-    """Read a matrix whole, chunk by chunk: images, classes or viewpoints, as its name says."""
+    """Read a matrix in chunks: images, classes or viewpoints, by its name."""
     dtype, axes = ("u1", 4) if "-dat" in file.name else ("<i4", 2 if "-info" in file.name else 1)
     for _ in matrix_chunks(path, dtype, axes, rows=512):
         pass
@@ -114,25 +127,25 @@ def check_norb(path: Path, file: DataFile) -> None:
 
 SOURCE = Source(
     folder="smallnorb",
-    files=tuple(DataFile(f"{_STEMS[part]}-{kind}.mat.gz", sha256) for (part, kind), sha256 in _SHA256.items()),
+    files=tuple(DataFile(f"{_STEMS[subset]}-{kind}.mat.gz", sha256) for (subset, kind), sha256 in _SHA256.items()),
     check=check_norb,
     home=_MIRRORS[0],
     mirrors=_MIRRORS,
 )
 
 
-def _find(part: str, kind: str) -> Path:
-    return obtain(SOURCE.files[list(_SHA256).index((part, kind))], SOURCE)
+def _find(subset: str, kind: str) -> Path:
+    return obtain(SOURCE.files[list(_SHA256).index((subset, kind))], SOURCE)
 
 
-def _read_labels(part: str) -> tuple[str, Tensor, dict[str, Tensor]]:
-    path, info_path = _find(part, "cat"), _find(part, "info")
+def _read_labels(subset: str) -> tuple[str, Tensor, dict[str, Tensor]]:
+    path, info_path = _find(subset, "cat"), _find(subset, "info")
     labels = torch.from_numpy(read_matrix(path, "<i4", 1).astype(np.int64))  # [N]
     info = torch.from_numpy(read_matrix(info_path, "<i4", 2).astype(np.int64))  # [N, 4]
     if info.shape != (len(labels), len(_INFO)):
         raise DataError(
-            f"{info_path}: expected {len(labels)} x {len(_INFO)} values, one row for each label, got "
-            f"{' x '.join(map(str, info.shape))}; fetch it again"
+            f"{info_path}: expected {len(labels)} x {len(_INFO)} values, one row per label, got "
+            f"{' x '.join(map(str, info.shape))}; download it again"
         )
     return str(path.parent), labels, dict(zip(_INFO, info.unbind(1), strict=True))
 
@@ -141,20 +154,20 @@ def _azimuths_unknown() -> bool:
     return bool((_read_labels("train")[2]["azimuth"] < 0).any())
 
 
-def _read_images(part: str, places: Tensor, total: int, image_size: int) -> Tensor:
-    path, start, filled = _find(part, "dat"), 0, 0
-    wanted = torch.zeros(total, dtype=torch.bool)
-    wanted[places] = True
-    images = torch.empty(len(places), 2, image_size, image_size, dtype=torch.uint8)
-    # What is not wanted, and what shrinking does away with, is let go chunk by chunk.
+def _read_images(subset: str, indices: Tensor, total: int, image_size: int) -> Tensor:
+    path, start, filled = _find(subset, "dat"), 0, 0
+    needed = torch.zeros(total, dtype=torch.bool)
+    needed[indices] = True
+    images = torch.empty(len(indices), 2, image_size, image_size, dtype=torch.uint8)
+    # Each chunk is selected and reduced before the next is read.
     for chunk in matrix_chunks(path, "u1", 4, rows=512):
-        here = wanted[start : start + len(chunk)].numpy()
-        kept = shrink(torch.from_numpy(chunk[: len(here)][here]), image_size)
+        mask = needed[start : start + len(chunk)].numpy()
+        kept = shrink(torch.from_numpy(chunk[: len(mask)][mask]), image_size)
         images[filled : filled + len(kept)] = kept
         start += len(chunk)
         filled += len(kept)
     if start != total:
-        raise DataError(f"{path}: expected {total} images, one for each label, got {start}; fetch it again")
+        raise DataError(f"{path}: expected {total} images, one per label, got {start}; download it again")
     return images
 
 
@@ -162,13 +175,13 @@ def _held_out(labels: Tensor, instances: Tensor, val: Validation) -> Tensor:
     if val == "instance":
         return (instances == instances.max()).nonzero().squeeze(1)
     toys = labels * 10 + instances
-    return draw_per_class(toys, (toys.bincount() // 10).tolist(), _SEED)
+    return sample_per_class(toys, (toys.bincount() // 10).tolist(), _SEED)
 
 
 DATASETS.add(
     "smallnorb",
-    Dataset(
-        description="stereo pictures of toys in five classes: 24,300 train+val, 24,300 test, 2x96x96, with viewpoints",
+    DatasetEntry(
+        description="stereo images of toys in five classes: 24,300 train+val, 24,300 test, 2x96x96, with viewpoints",
         source="Yann LeCun, Fu Jie Huang, Leon Bottou 2004: the small NORB dataset",
         licence="research use only",
         load=load_smallnorb,

@@ -1,4 +1,4 @@
-"""What is in a part of a data set, in numbers."""
+"""Statistics of a data set."""
 
 from __future__ import annotations
 
@@ -6,41 +6,46 @@ from typing import Any
 
 import torch
 
-from torchcaps.data.image_data import ImageData
+from torchcaps.data.dataset import ImageDataset
 
-# Of data that are not in memory, so many are looked at.
-_ENOUGH = 10_000
+# Images that are counted of a data set that is not in memory.
+_MAX_COUNTED = 10_000
 
 
-def describe(data: ImageData) -> dict[str, Any]:
-    """The name, origin, sizes, counts per class and pixel values of some images, ready to print or to write as JSON.
+def describe(data: ImageDataset) -> dict[str, Any]:
+    """Describe a data set: name, origin, sizes, images per class, range of pixels and of meta values.
 
-    `counted` is how many were looked at: all that are in memory, and some of those that are not.
+    Args:
+        data: A data set. Of one that is not in memory, at most 10,000 evenly spaced images are counted.
 
-    >>> from torchcaps.data import load_data
-    >>> summary = describe(load_data("digits", "test"))
-    >>> summary["images"], summary["image_shape"], summary["classes"]["7"]
-    (1000, [1, 28, 28], 100)
+    Returns:
+        A dictionary that can be written as JSON. `counted` is the number of images that were counted.
+
+    Example:
+        >>> from torchcaps.data import load_data
+        >>> summary = describe(load_data("digits", "test"))
+        >>> summary["images"], summary["image_shape"], summary["classes"]["7"]
+        (1000, [1, 28, 28], 100)
     """
-    part = data if type(data) is ImageData else data.spread(_ENOUGH)
+    sample = data if data.in_memory else data.evenly_spaced(_MAX_COUNTED)
     counts = torch.zeros(data.num_classes, dtype=torch.int64)  # [J]
-    seen = torch.zeros(256, dtype=torch.int64)  # [256]
-    for batch in part.batches(1024):
+    histogram = torch.zeros(256, dtype=torch.int64)  # [256]
+    for batch in sample.batches(1024):
         counts += torch.bincount(batch.labels.flatten(), minlength=data.num_classes)
         # Counting bytes needs no copy of the images as floats.
-        seen += torch.bincount(batch.images.flatten(), minlength=256)
-    values = seen.nonzero().flatten().tolist() or [0]
-    total = max(1, int(seen.sum()))
-    mean = float((seen * torch.arange(256)).sum() / total)
+        histogram += torch.bincount(batch.images.flatten(), minlength=256)
+    values = histogram.nonzero().flatten().tolist() or [0]
+    total = max(1, int(histogram.sum()))
+    mean = float((histogram * torch.arange(256)).sum() / total)
     return {
         "name": data.name,
         "split": data.split,
         "origin": data.origin,
         "images": len(data),
         "image_shape": list(data.image_shape),
-        "counted": len(part),
+        "counted": len(sample),
         "classes": dict(zip(data.class_names, counts.tolist(), strict=True)),
         "pixels": {"min": values[0], "max": values[-1], "mean": round(mean, 2)},
-        "meta": {name: sorted(values.unique().tolist()) for name, values in part.meta.items()},
-        "megabytes": round(data.images.nbytes / 1e6, 1) if type(data) is ImageData else 0.0,
+        "meta": {name: sorted(values.unique().tolist()) for name, values in sample.meta.items()},
+        "megabytes": round(data.nbytes / 1e6, 1),
     }

@@ -1,6 +1,8 @@
-"""Networks by name: one family per file."""
+"""Models: one family per file, and a registry of their names."""
 
-from torchcaps.models._base import MODELS, ImageModel, create_model, list_models, register_model
+from torchcaps.models._base import Grid, ImageModel
+from torchcaps.models._create import MODELS, create_model, list_models, register_model
+from torchcaps.models._weights import load_weights, save_weights
 from torchcaps.models.attention_capsnet import AttentionCapsNet
 from torchcaps.models.branched_capsnet import BranchedCapsNet
 from torchcaps.models.capsnet import CapsNet
@@ -10,7 +12,8 @@ from torchcaps.models.efficient_capsnet import EfficientCapsNet
 from torchcaps.models.kmeans_capsnet import KMeansCapsNet
 from torchcaps.models.kuramoto_net import KuramotoNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
-from torchcaps.models.pretrained import Card, list_pretrained, pretrained_card
+from torchcaps.models.pretrained import ModelCard, list_pretrained, pretrained_card
+from torchcaps.models.released_matrix_capsnet import ReleasedMatrixCapsNet
 from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
 
 __all__ = [
@@ -19,17 +22,21 @@ __all__ = [
     "AttentionCapsNet",
     "BranchedCapsNet",
     "CapsNet",
-    "Card",
     "DeepCapsNet",
     "EfficientCapsNet",
+    "Grid",
     "ImageModel",
     "KMeansCapsNet",
     "KuramotoNet",
     "MatrixCapsNet",
+    "ModelCard",
+    "ReleasedMatrixCapsNet",
     "TransformingAutoencoder",
     "create_model",
     "list_models",
     "list_pretrained",
+    "load_weights",
     "pretrained_card",
     "register_model",
+    "save_weights",
 ]

@@ -1,74 +1,213 @@
-"""What every model is, and the registry they are made from."""
+"""The base class of all models."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Generator, Tensor, nn
 
-from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.models._weights import load_weights
-from torchcaps.models.pretrained import card_for
-from torchcaps.nn import DECODERS, mask_capsules
+from torchcaps.nn import CapsLinear, Router, mask_capsules
 from torchcaps.types import Capsules, Trace
 
 ImageShape = tuple[int, int, int]
 
 
+class Grid(NamedTuple):
+    """Positions of a grid of capsules in the image.
+
+    Args:
+        rows: Centre of each row, as a fraction of the image height.
+        columns: Centre of each column, as a fraction of the image width.
+
+    Example:
+        >>> Grid.even(2, 4)
+        Grid(rows=(0.25, 0.75), columns=(0.125, 0.375, 0.625, 0.875))
+    """
+
+    rows: tuple[float, ...]
+    columns: tuple[float, ...]
+
+    @classmethod
+    def even(cls, rows: int, columns: int) -> Grid:
+        """Return a grid whose positions divide the image evenly."""
+        return cls(*(tuple((place + 0.5) / count for place in range(count)) for count in (rows, columns)))
+
+
 def check_sizes(image_shape: ImageShape, num_classes: int) -> None:
-    """Raise unless there are images of (channels, height, width) and at least one class."""
+    """Raise unless `image_shape` is (channels, height, width) and there is at least one class."""
     if len(image_shape) != 3 or min(image_shape) < 1:
         raise ShapeError(f"image_shape: expected (channels, height, width), got {image_shape}")
     if num_classes < 1:
         raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
 
 
-class ImageModel(nn.Module):
-    """A network from images [B, C, H, W] with values in [0, 1] to the capsules of its classes, [B, J, D].
+def check_min_size(image_shape: ImageShape, size: int) -> None:
+    """Raise unless images of this shape are at least `size` pixels high and wide."""
+    if min(image_shape[1:]) < size:
+        hint = " (channels come first)" if image_shape[0] >= size else ""
+        raise ShapeError(f"image_shape: expected height and width of at least {size}, got {image_shape}{hint}")
 
-    `loss` names the loss it is made for. `decoder` turns masked class capsules into an image, or is None. A model that
-    `classifies` not has other capsules than classes, and an `objective` of its own in place of that loss. One that
-    takes `any_size` sees images of other heights and widths than it was made for, down to `least`.
+
+class ImageModel(nn.Module):
+    """Base class of networks that map images to class capsules.
+
+    A model has three stages. `stem` is a module that maps images to feature maps. `features` maps images to the
+    capsules below the classes. `head` is the module that maps these capsules to class capsules. A subclass sets `stem`
+    and `head`, and defines `features`; `forward` is `head(features(images))`.
+
+    A model without routing represents a class by a capsule of one dimension: the pose is the score, the activation is
+    the softmax over the scores.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+
+    Attributes:
+        stem: Module from images [B, C, H, W] to feature maps.
+        head: Module from `features(images)` to class capsules; the identity for a model that is not a classifier.
+        decoder: Module from masked class capsules to images, or None.
+        default_loss: Name of the loss that the model is trained with by default, a key of `nn.LOSSES`.
+        is_classifier: Whether the output are class capsules. If False, the model is trained with `objective`.
+        any_size: Whether a trained model accepts images of other heights and widths than `image_shape`.
+        min_size: Smallest height and width that a model with `any_size` accepts.
+
+    Shape:
+        images [B, C, H, W] with values in [0, 1]; returns poses [B, J, D] and activations [B, J].
+
+    Raises:
+        ShapeError: If `image_shape` is not (channels, height, width).
+        ConfigError: If `num_classes` is less than 1.
+
+    Example:
+        >>> import torch
+        >>> from torchcaps.models import create_model
+        >>> model = create_model("capsnet_small")
+        >>> model.features(torch.rand(2, 1, 28, 28)).poses.shape
+        torch.Size([2, 3, 3, 16, 8])
+        >>> model(torch.rand(2, 1, 28, 28)).poses.shape
+        torch.Size([2, 10, 16])
     """
 
-    loss = "margin"
-    classifies = True
-    any_size = False
-    least = 1
+    # Modules; Any lets a subclass declare the class of its own.
+    stem: Any
+    head: Any
+    decoder: nn.Module | None
+    default_loss: str = "margin"
+    is_classifier: bool = True
+    any_size: bool = False
+    min_size: int = 1
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()
         check_sizes(image_shape, num_classes)
         self.image_shape: ImageShape = tuple(image_shape)  # pyright: ignore[reportAttributeAccessIssue]
         self.num_classes = num_classes
-        self.decoder: nn.Module | None = None
+        self.decoder = None
+
+    def features(self, images: Tensor) -> Capsules:
+        """Return the capsules below the classes, in the order in which they vote.
+
+        Args:
+            images: Batch of images.
+
+        Shape:
+            images [B, C, H, W]; returns a grid, poses [B, H', W', I, P], or a set, poses [B, I, P].
+
+        Returns:
+            The input of `head`.
+
+        Raises:
+            NotImplementedError: If the subclass does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define features(images)")
+
+    def forward(self, images: Tensor) -> Capsules:
+        """Return the class capsules of a batch of images."""
+        return self.head(self.features(images))
+
+    @property
+    def class_router(self) -> Router | None:
+        """Router of the class capsules, or None if the model has no routing."""
+        return None
+
+    @property
+    def class_bias(self) -> Tensor | None:
+        """Bias [J, D] that the routing of the class capsules adds before the squash, or None."""
+        return None
+
+    def grid(self) -> Grid | None:
+        """Return where the capsules of `features` lie in an image of `image_shape`.
+
+        Returns:
+            The row and column centres, or None if `features` returns a set or the model has no routing.
+        """
+        return None
+
+    def trace(self, images: Tensor) -> Trace:
+        """Route into the class capsules and record every iteration.
+
+        Args:
+            images: Batch of images.
+
+        Shape:
+            images [B, C, H, W]; returns votes [B, I, J, D] and poses [R, B, J, D].
+
+        Returns:
+            The record of the routing.
+
+        Raises:
+            ConfigError: If the model has no routing.
+        """
+        raise ConfigError(f"trace: expected a model with routing, got {type(self).__name__}")
 
     def decode(self, capsules: Capsules, labels: Tensor | None = None) -> Tensor:
-        """Images [B, C, H, W] from the class capsules named by `labels` [B], or from the most active ones."""
+        """Reconstruct images from class capsules.
+
+        Args:
+            capsules: Output of the model.
+            labels: Class to reconstruct, one per image. Default: the class with the largest activation.
+
+        Shape:
+            poses [B, J, D], labels [B]; returns images [B, C, H, W].
+
+        Returns:
+            The reconstructions.
+
+        Raises:
+            ConfigError: If the model has no decoder.
+        """
         if self.decoder is None:
             raise ConfigError(f"decode: expected a model with a decoder, got {type(self).__name__} without one")
         return self.decoder(mask_capsules(capsules, labels))
 
-    def trace(self, images: Tensor) -> Trace:
-        """The routing into the class capsules with every iteration kept."""
-        raise ConfigError(f"trace: expected a model with routing, got {type(self).__name__}")
-
     def objective(self, images: Tensor, generator: Generator | None = None) -> Tensor:
-        """What a model that does not classify is trained to make small; what it draws comes from the generator."""
-        raise ConfigError(f"objective: expected a model that does not classify, got {type(self).__name__}")
+        """Return the training loss of a model that is not a classifier.
+
+        Args:
+            images: Batch of images.
+            generator: Source of the random numbers.
+
+        Shape:
+            images [B, C, H, W]; returns a scalar.
+
+        Returns:
+            The loss, mean over the batch.
+
+        Raises:
+            ConfigError: If the model is a classifier.
+        """
+        raise ConfigError(f"objective: expected a model that is not a classifier, got {type(self).__name__}")
 
     def check_images(self, images: Tensor) -> None:
-        """Raise unless images are [B, C, H, W] of the shape that the model was made for, or of any size it takes."""
+        """Raise a ShapeError unless the model accepts images of this shape."""
         if self.any_size:
             channels = self.image_shape[0]
             if images.dim() != 4 or images.shape[1] != channels:
                 raise ShapeError(f"images: expected [B, {channels}, H, W], got {tuple(images.shape)}")
-            if min(images.shape[2:]) < self.least:
+            if min(images.shape[2:]) < self.min_size:
                 raise ShapeError(
-                    f"images: expected height and width of at least {self.least}, got {tuple(images.shape)}"
+                    f"images: expected height and width of at least {self.min_size}, got {tuple(images.shape)}"
                 )
         elif tuple(images.shape[1:]) != self.image_shape:
             raise ShapeError(
@@ -76,66 +215,18 @@ class ImageModel(nn.Module):
             )
 
 
-ModelFactory = Callable[..., ImageModel]
-MODELS: Registry[ModelFactory] = Registry("model")
+class RoutedModel(ImageModel):
+    """Base class of models whose `head` is a capsule layer, which routes `features` into the class capsules."""
 
+    @property
+    def class_router(self) -> Router:
+        """Router of the class capsules."""
+        return self.head.routing
 
-def register_model(name: str) -> Callable[[ModelFactory], ModelFactory]:
-    """Make a factory `(image_shape, num_classes, **options) -> ImageModel` known under a name: a decorator."""
-    return MODELS.register(name)
+    @property
+    def class_bias(self) -> Tensor | None:
+        """Bias [J, D] that the routing of the class capsules adds before the squash, or None."""
+        return self.head.bias if isinstance(self.head, CapsLinear) else None
 
-
-def list_models(pattern: str = "*") -> list[str]:
-    """The names of the models that match a shell pattern.
-
-    >>> list_models("capsnet*")
-    ['capsnet', 'capsnet_small']
-    """
-    return MODELS.names(pattern)
-
-
-def create_model(
-    name: str,
-    image_shape: ImageShape | None = None,
-    num_classes: int | None = None,
-    *,
-    pretrained: str | None = None,
-    **options: Any,
-) -> ImageModel:
-    """Make a model by name, with fresh weights; options are the keyword arguments of its factory.
-
-    Without a word on it, it is for images of (1, 28, 28) in 10 classes. `pretrained` names weights that come with
-    torchcaps (`list_pretrained`), or the data set that the model's own were trained on: the model then has their sizes
-    and options, and is ready to answer.
-
-    >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
-    5
-    """
-    factory = MODELS[name]
-    parameters = inspect.signature(factory).parameters
-    defaults = {key: option.default for key, option in parameters.items() if key not in ("image_shape", "num_classes")}
-    check_options(options, defaults, f"model '{name}'")
-    if pretrained is not None:
-        card = card_for(name, pretrained)
-        card.check(name, image_shape, num_classes, options, defaults)
-        model = factory(card.image_shape, card.num_classes, **card.options)
-        return load_weights(model, card.weights).eval()
-    image_shape = (1, 28, 28) if image_shape is None else image_shape
-    num_classes = 10 if num_classes is None else num_classes
-    # Checked before the factory computes with them, so that a mistake is named rather than met half-way.
-    check_sizes(image_shape, num_classes)
-    return factory(image_shape, num_classes, **options)
-
-
-def make_decoder(
-    decoder: str | None, num_classes: int, dim: int, image_shape: ImageShape, **options: Any
-) -> nn.Module | None:
-    """A decoder by name; None or the word 'none' for no decoder."""
-    if decoder is None or decoder == "none":
-        return None
-    return DECODERS[decoder](num_classes, dim, image_shape, **options)
-
-
-def conv_size(size: int, kernel: int, stride: int) -> int:
-    """How many positions a convolution without padding has along an axis; 0 or less when the kernel does not fit."""
-    return (size - kernel) // stride + 1
+    def trace(self, images: Tensor) -> Trace:
+        return self.head.trace(self.features(images))

@@ -1,4 +1,4 @@
-"""Weights as safetensors: a file of numbers that can run no code."""
+"""Weights as safetensors files, which cannot execute code when they are loaded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from torchcaps._files import write_bytes
 from torchcaps._registry import nearest
 from torchcaps.errors import CheckpointError
 
@@ -17,42 +18,64 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
-    """Write a model's weights, or a state dict, as safetensors; a file that was there is replaced in one move.
+    """Write the weights of a model to a safetensors file. An existing file is replaced atomically.
 
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "weights.safetensors"
-    >>> save_weights(nn.Linear(2, 1), file)
-    >>> load_weights(nn.Linear(2, 1), file).weight.shape
-    torch.Size([1, 2])
+    Args:
+        weights: A model, or a state dict.
+        path: File to write.
+
+    Shape:
+        Tensors of any shape.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "weights.safetensors"
+        >>> save_weights(nn.Linear(2, 1), file)
+        >>> load_weights(nn.Linear(2, 1), file).weight.shape
+        torch.Size([1, 2])
     """
     state = weights.state_dict() if isinstance(weights, nn.Module) else weights
     # Copies, because safetensors refuses tensors that share memory.
     state = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
-    path = Path(path)
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(save(state))
-    part.replace(path)
+    write_bytes(path, save(state))
 
 
 def load_weights(model: Model, path: str | Path) -> Model:
-    """Put the weights of a safetensors file into a model, which is returned; all must fit, by name and shape.
+    """Load the weights of a safetensors file into a model.
 
-    Numbers that are stored in half precision become those of the model's own.
+    Weights that are stored in half precision are converted to the type of the model's parameters.
+
+    Args:
+        model: The model, which is changed in place.
+        path: File to read.
+
+    Returns:
+        The model.
+
+    Raises:
+        CheckpointError: If the file cannot be read, or a name or shape differs from the model's.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "weights.safetensors"
+        >>> save_weights(nn.Linear(2, 1), file)
+        >>> load_weights(nn.Linear(2, 1), file)
+        Linear(in_features=2, out_features=1, bias=True)
     """
     try:
-        found = load_file(path)
+        state = load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a safetensors file, got '{path}' ({error})") from None
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    problems = [f"no '{name}'" for name in wanted if name not in found]
-    problems += [f"unknown '{name}'{nearest(name, wanted)}" for name in found if name not in wanted]
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    problems = [f"no '{name}'" for name in shapes if name not in state]
+    problems += [f"unknown '{name}'{nearest(name, shapes)}" for name in state if name not in shapes]
     problems += [
-        f"'{name}' is {tuple(found[name].shape)}, not {shape}"
-        for name, shape in wanted.items()
-        if name in found and tuple(found[name].shape) != shape
+        f"'{name}' is {tuple(state[name].shape)}, not {shape}"
+        for name, shape in shapes.items()
+        if name in state and tuple(state[name].shape) != shape
     ]
     if problems:
         shown = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
-        raise CheckpointError(f"weights: expected those of {type(model).__name__}, got '{path}' ({shown})")
-    model.load_state_dict(found)
+        raise CheckpointError(f"weights: expected the weights of {type(model).__name__}, got '{path}' ({shown})")
+    model.load_state_dict(state)
     return model

@@ -1,44 +1,47 @@
-"""A network of our own: two small Efficient-CapsNets on common first convolutions, which answer as one.
+"""Two small Efficient-CapsNets on common first convolutions whose class capsules are joined. Not from a paper.
 
-Each branch gives every class a part of its capsule. The length of the whole is the root of the mean square of the
-lengths of its parts, which never exceed one: it comes near one only where all branches see the class, and near zero
-only where none does. So the margin loss of the whole teaches every branch to be right by itself.
+Each branch contributes a segment of every class capsule. The length of the joined capsule is the root mean square of
+the lengths of its segments, which are at most one: it is near one only if all branches detect the class, and near zero
+only if none does. The margin loss of the joined capsule therefore trains every branch to classify on its own.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.errors import ShapeError
-from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
-from torchcaps.models._residual import ResidualBlock
+from torchcaps.models._base import ImageModel, ImageShape, check_min_size
+from torchcaps.models._create import register_model
+from torchcaps.models._layers import ConvStem, ResidualBlock, conv_size, make_decoder
 from torchcaps.models.efficient_capsnet import whole_map_capsules
-from torchcaps.nn import CapsLinear, Router, make_router
-from torchcaps.nn._counts import check_counts
+from torchcaps.nn import CapsLinear, Router, RoutingSpec, make_router
+from torchcaps.nn._validation import check_positive
 from torchcaps.types import Capsules, Trace
 
-# Channels and kernel of the first convolution, which has no padding: what lies at the edge says little.
+# Channels and kernel of the first convolution, which has no padding.
 WIDTH, KERNEL = 32, 5
-# Channels of a branch at half the resolution; it has twice as many at a quarter, which are its primary capsules of 8.
+# Channels of a branch at half the resolution; at a quarter it has twice as many, which form its primary capsules of 8.
 CHANNELS = 48
-# How many dimensions a branch adds to the pose of a class.
+# Pose dimensions that a branch contributes to each class.
 DIM = 8
 
 
 class Branch(nn.Module):
-    """Residual convolutions at half the resolution, one at a quarter, 12 primary capsules of 8, class capsules of 8.
+    """Residual convolutions at half and a quarter of the resolution, and 12 primary capsules of 8.
 
-    maps [B, 32, H, W] give this branch's part of the class capsules, [B, J, 8].
+    Args:
+        size: Height and width of the maps at a quarter of the resolution.
+
+    Shape:
+        maps [B, 32, H, W]; returns poses [B, 12, 8] and activations [B, 12].
     """
 
-    def __init__(self, size: tuple[int, int], num_classes: int, routing: Router) -> None:
+    def __init__(self, size: tuple[int, int]) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             ResidualBlock(WIDTH, CHANNELS, stride=2),
@@ -48,27 +51,61 @@ class Branch(nn.Module):
             nn.ReLU(),
         )
         self.primary = nn.Conv2d(2 * CHANNELS, 2 * CHANNELS, size, groups=2 * CHANNELS)
-        self.head = CapsLinear(
-            CHANNELS // 4, num_classes, in_dim=8, out_dim=DIM, routing=routing, bias=routing.takes_bias
-        )
-
-    def features(self, maps: Tensor) -> Capsules:
-        """The primary capsules, [B, 12, 8]."""
-        return whole_map_capsules(self.primary, self.stem(maps))
 
     def forward(self, maps: Tensor) -> Capsules:
-        return self.head(self.features(maps))
+        return whole_map_capsules(self.primary, self.stem(maps))
 
-    def trace(self, maps: Tensor) -> Trace:
-        """The routing of this branch with every iteration kept."""
-        return self.head.trace(self.features(maps))
+
+class BranchedHead(nn.ModuleList):
+    """Capsule layers that route equal shares of the children, and whose outputs form one set of class capsules.
+
+    The pose of a class is the concatenation of the poses of all N layers, divided by the square root of N.
+
+    Shape:
+        poses [B, N*I, P]; returns poses [B, J, N*D] and activations [B, J].
+    """
+
+    def forward(self, children: Capsules) -> Capsules:
+        return _join([layer(share) for layer, share in zip(self, self._shares(children), strict=True)])
+
+    def trace(self, children: Capsules) -> Trace:
+        """Route and record every iteration of all layers; a child votes on the segment of its layer."""
+        traces = [
+            layer.trace(share)  # pyright: ignore[reportCallIssue]
+            for layer, share in zip(self, self._shares(children), strict=True)
+        ]
+        return _join_traces(traces)
+
+    def _shares(self, children: Capsules) -> list[Capsules]:
+        """Return the children of each layer."""
+        return [
+            Capsules(*share) for share in zip(*(tensor.chunk(len(self), dim=1) for tensor in children), strict=True)
+        ]
 
 
 class BranchedCapsNet(ImageModel):
-    """A convolution and a residual block of 32 channels, and branches whose class capsules are parts of the whole.
+    """Common first convolutions, and branches that each contribute a segment of every class capsule.
 
-    The pose of a class is that of all N branches side by side, divided by the root of N: [B, J, 8 N].
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        branches: Number N of branches.
+        routing: Router, its name, or a mapping with its name and options. Each branch gets a copy.
+        decoder: Module from masked class capsules to images.
+
+    Shape:
+        images [B, C, H, W]; returns poses [B, J, 8 N] and activations [B, J].
+
+    Raises:
+        ShapeError: If images are smaller than 5x5.
+
+    Example:
+        >>> import torch
+        >>> BranchedCapsNet((1, 28, 28), 10, branches=3)(torch.rand(2, 1, 28, 28)).poses.shape
+        torch.Size([2, 10, 24])
     """
+
+    head: BranchedHead
 
     def __init__(
         self,
@@ -76,13 +113,12 @@ class BranchedCapsNet(ImageModel):
         num_classes: int,
         *,
         branches: int = 2,
-        routing: Router | str | Mapping[str, Any] = "self_attention",
+        routing: RoutingSpec = "self_attention",
         decoder: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
-        if min(image_shape[1:]) < KERNEL:
-            raise ShapeError(f"image_shape: expected height and width of at least {KERNEL}, got {image_shape}")
-        self.trunk = nn.Sequential(
+        check_min_size(image_shape, KERNEL)
+        self.stem = ConvStem(
             nn.Conv2d(image_shape[0], WIDTH, KERNEL, bias=False),
             nn.BatchNorm2d(WIDTH),
             nn.ReLU(),
@@ -90,39 +126,44 @@ class BranchedCapsNet(ImageModel):
         )
         height, width = (math.ceil(conv_size(side, KERNEL, 1) / 4) for side in image_shape[1:])
         router = make_router(routing)
-        self.branches = nn.ModuleList(
-            Branch((height, width), num_classes, copy.deepcopy(router)) for _ in range(branches)
-        )
-        # The faster layout for these convolutions.
-        for part in (self.trunk, self.branches):
-            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.branches, self.head = nn.ModuleList(), BranchedHead()
+        for _ in range(branches):
+            self.branches.append(Branch((height, width)))
+            own = copy.deepcopy(router)
+            self.head.append(
+                CapsLinear(CHANNELS // 4, num_classes, in_dim=8, out_dim=DIM, routing=own, bias=own.takes_bias)
+            )
         self.decoder = decoder
 
-    def forward(self, images: Tensor) -> Capsules:
+    @property
+    def class_router(self) -> Router:
+        """Router of the first branch; the others have the same kind with weights of their own."""
+        return self.head[0].routing  # pyright: ignore[reportReturnType]
+
+    def features(self, images: Tensor) -> Capsules:
+        """Return the primary capsules of all branches, branch by branch, [B, 12 N, 8]."""
         self.check_images(images)
-        maps = self.trunk(images)  # [B, 32, H, W]
-        return _whole([branch(maps) for branch in self.branches])
+        maps = self.stem(images)  # [B, 32, H, W]
+        poses, activations = zip(*(branch(maps) for branch in self.branches), strict=True)
+        return Capsules(torch.cat(poses, dim=1), torch.cat(activations, dim=1))
 
     def trace(self, images: Tensor) -> Trace:
-        """The routing of all branches side by side; a child votes on the part of a pose that is its branch's."""
-        self.check_images(images)
-        maps = self.trunk(images)  # [B, 32, H, W]
-        return _side_by_side([branch.trace(maps) for branch in self.branches])  # pyright: ignore[reportCallIssue]
+        return self.head.trace(self.features(images))
 
 
-def _whole(parts: Sequence[Capsules | Trace]) -> Capsules:
+def _join(parts: Sequence[Capsules | Trace]) -> Capsules:
     share = 1 / math.sqrt(len(parts))
-    poses = share * torch.cat([part.poses for part in parts], dim=-1)  # [..., J, 8 N]
+    poses = share * torch.cat([part.poses for part in parts], dim=-1)  # [..., J, N D]
     # The length of that pose, where the activations of the branches are lengths.
     activations = share * torch.linalg.vector_norm(torch.stack([part.activations for part in parts]), dim=0)
     return Capsules(poses, activations)
 
 
-def _side_by_side(traces: list[Trace]) -> Trace:
-    # Zeros before and behind, where the parts of the other branches are.
-    room = [(DIM * number, DIM * (len(traces) - 1 - number)) for number in range(len(traces))]
-    votes = torch.cat([F.pad(trace.votes, sides) for trace, sides in zip(traces, room, strict=True)], dim=1)
-    poses, activations = _whole(traces)  # [R, B, J, N D], [R, B, J]
+def _join_traces(traces: list[Trace]) -> Trace:
+    # Zeros before and after the segment, where the segments of the other branches are.
+    padding = [(DIM * number, DIM * (len(traces) - 1 - number)) for number in range(len(traces))]
+    votes = torch.cat([F.pad(trace.votes, sides) for trace, sides in zip(traces, padding, strict=True)], dim=1)
+    poses, activations = _join(traces)  # [R, B, J, N D], [R, B, J]
     return Trace(
         algorithm=traces[0].algorithm,
         votes=votes / math.sqrt(len(traces)),  # [B, N I, J, N D]
@@ -139,14 +180,14 @@ def branched_capsnet(
     num_classes: int,
     *,
     branches: int = 2,
-    routing: Router | str | Mapping[str, Any] = "self_attention",
+    routing: RoutingSpec = "self_attention",
     decoder: str | None = "deconv",
 ) -> BranchedCapsNet:
-    """Two branches of 12 primary capsules each that answer as one; 281,552 parameters without the decoder.
+    """Two branches of 12 primary capsules, joined class capsules of 16; 281,552 parameters without the decoder.
 
-    `branches` may be another number of them: with one it is a plain network, to compare with.
+    With `branches=1` it is a plain network, for comparison.
     """
-    check_counts(branches=branches)
+    check_positive(branches=branches)
     return BranchedCapsNet(
         image_shape,
         num_classes,

@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.errors import ShapeError
-from torchcaps.models._base import ImageModel, ImageShape, conv_size, make_decoder, register_model
-from torchcaps.nn import CapsLinear, PrimaryCaps2d, PrimaryMatrixCaps2d, Router, make_router
-from torchcaps.types import Capsules, Trace
+from torchcaps.models._base import Grid, ImageShape, RoutedModel, check_min_size
+from torchcaps.models._create import register_model
+from torchcaps.models._layers import ConvStem, make_decoder
+from torchcaps.nn import CapsLinear, PrimaryCaps2d, PrimaryMatrixCaps2d, RoutingSpec, make_router
+from torchcaps.ops import receptive_centres
+from torchcaps.types import Capsules
 
 Conv = tuple[int, int, int]
 
 
-class CapsNet(ImageModel):
-    """Convolutions, primary capsules, routing to one capsule per class, and a decoder.
+class CapsNet(RoutedModel):
+    """Capsule network of Sabour et al. 2017: convolutions, primary capsules, routing to class capsules.
 
-    `stem` lists the convolutions as (channels, kernel, stride), `primary` is (capsule types, kernel, stride); the
-    number of primary capsules follows from `image_shape`. A routing that looks at the activations of children gets
-    primary capsules that have them apart from their poses, as matrix capsules do, and poses of deviation one: lengths,
-    near zero at first, would tell it that nobody is there. Its loss is the spread loss: no level is asked for.
+    The number of primary capsules follows from `image_shape`. If the router reads the activations of the children, the
+    primary capsules compute activations separately from poses, as matrix capsules do, their poses are normalised to a
+    root mean square of 1, and the default loss is the spread loss. The length of a new primary capsule is close to
+    zero, which such a router would read as "not present".
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        stem: Convolutions before the primary capsules, each as (channels, kernel size, stride).
+        primary: Primary capsules as (capsule types, kernel size, stride).
+        class_dim: Pose size of the class capsules.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Module from masked class capsules to images.
+
+    Shape:
+        images [B, C, H, W]; returns poses [B, J, class_dim] and activations [B, J].
+
+    Raises:
+        ShapeError: If the convolutions do not fit into the image.
+
+    Example:
+        >>> import torch
+        >>> model = CapsNet((1, 20, 20), 3, stem=((16, 5, 1),), primary=(4, 5, 2))
+        >>> model(torch.rand(2, 1, 20, 20)).poses.shape
+        torch.Size([2, 3, 16])
     """
 
     def __init__(
@@ -36,54 +56,51 @@ class CapsNet(ImageModel):
         stem: tuple[Conv, ...],
         primary: Conv,
         class_dim: int = 16,
-        routing: Router | str | Mapping[str, Any] = "dynamic",
+        routing: RoutingSpec = "dynamic",
         decoder: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
+        self.convs = [(kernel, stride) for _, kernel, stride in (*stem, primary)]
+        check_min_size(image_shape, _input_size(self.convs))
         channels = [image_shape[0], *(out for out, _, _ in stem)]
-        self.stem = nn.Sequential()
+        self.stem = ConvStem()
         for (before, after), (_, kernel, stride) in zip(pairwise(channels), stem, strict=True):
             self.stem.extend([nn.Conv2d(before, after, kernel, stride), nn.ReLU(inplace=True)])
         types, kernel, stride = primary
         router = make_router(routing)
         kind: type[PrimaryCaps2d | PrimaryMatrixCaps2d] = PrimaryCaps2d
-        if not router.by_length:
-            kind, self.loss = PrimaryMatrixCaps2d, "spread"
+        if router.reads_activations:
+            kind, self.default_loss = PrimaryMatrixCaps2d, "spread"
         self.primary = kind(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
-        # The faster layout for these convolutions; primary capsules then lie as the next layer reads them.
-        for part in (self.stem, self.primary):
-            part.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        height, width = self._grid((*stem, primary))
-        children = height * width * types
         self.head = CapsLinear(
-            children, num_classes, in_dim=8, out_dim=class_dim, routing=router, bias=router.takes_bias
+            math.prod(map(len, self.grid())) * types,
+            num_classes,
+            in_dim=8,
+            out_dim=class_dim,
+            routing=router,
+            bias=router.takes_bias,
         )
         self.decoder = decoder
 
     def features(self, images: Tensor) -> Capsules:
-        """The primary capsules, a grid [B, H, W, I, 8]."""
+        """Return the primary capsules, a grid [B, H, W, I, 8]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
         if isinstance(self.primary, PrimaryMatrixCaps2d):
             poses = math.sqrt(poses.shape[-1]) * F.normalize(poses, dim=-1)  # [B, H, W, I, 8]
         return Capsules(poses, activations)
 
-    def forward(self, images: Tensor) -> Capsules:
-        return self.head(self.features(images))
+    def grid(self) -> Grid:
+        """Return the centres of the receptive fields of the primary capsules."""
+        return Grid(*(tuple(receptive_centres(side, self.convs)) for side in self.image_shape[1:]))
 
-    def trace(self, images: Tensor) -> Trace:
-        return self.head.trace(self.features(images))
 
-    def _grid(self, convs: tuple[Conv, ...]) -> tuple[int, int]:
-        size = list(self.image_shape[1:])
-        least = 1
-        for _, kernel, stride in reversed(convs):
-            least = (least - 1) * stride + kernel
-        for _, kernel, stride in convs:
-            size = [conv_size(side, kernel, stride) for side in size]
-        if min(size) < 1:
-            raise ShapeError(f"image_shape: expected height and width of at least {least}, got {self.image_shape}")
-        return size[0], size[1]
+def _input_size(convs: list[tuple[int, int]]) -> int:
+    """Return the smallest image side for which every convolution fits."""
+    size = 1
+    for kernel, stride in reversed(convs):
+        size = (size - 1) * stride + kernel
+    return size
 
 
 @register_model("capsnet")
@@ -91,7 +108,7 @@ def capsnet(
     image_shape: ImageShape,
     num_classes: int,
     *,
-    routing: Router | str | Mapping[str, Any] = "dynamic",
+    routing: RoutingSpec = "dynamic",
     decoder: str | None = "mlp",
 ) -> CapsNet:
     """The paper's MNIST network: conv 9x9 with 256 channels, 32 primary types of 8, class capsules of 16."""
@@ -110,7 +127,7 @@ def capsnet_small(
     image_shape: ImageShape,
     num_classes: int,
     *,
-    routing: Router | str | Mapping[str, Any] = "dynamic",
+    routing: RoutingSpec = "dynamic",
     decoder: str | None = "deconv",
 ) -> CapsNet:
     """A capsule network for two cores: two small convolutions, 16 primary types of 8, class capsules of 16."""

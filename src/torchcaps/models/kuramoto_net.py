@@ -1,32 +1,82 @@
-"""A synchronisation network: layers of Kuramoto oscillators that find a common phase for what belongs together.
+"""A synchronisation network: layers of Kuramoto oscillators whose phases align for features that belong together.
 
-After the artificial Kuramoto oscillatory neurons of Miyato et al. 2025. It is smaller, its oscillators start in a phase
-that each channel learns, not at random, and they have two dimensions, so that the state of each is one phase.
+After the artificial Kuramoto oscillatory neurons of Miyato et al. 2025. It is smaller; its oscillators start in a phase
+that each channel learns, not at random; and they have two dimensions, so that the state of each is one phase.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from torchcaps.models._base import ImageModel, ImageShape, register_model
+from torchcaps.models._base import ImageModel, ImageShape
+from torchcaps.models._create import register_model
+from torchcaps.models._layers import ScoreHead, maps_as_capsules
 from torchcaps.nn import KuramotoConv2d, KuramotoReadout
 from torchcaps.types import Capsules
 
-GRID = 4
+POOLED_SIZE = 4
+
+
+class KuramotoBlock(nn.Module):
+    """A convolution that computes the stimulus, oscillators that synchronise, and a readout of their lengths.
+
+    Args:
+        before: Number of input channels.
+        width: Number of oscillators per position, and of output channels.
+        dim: Dimensions of an oscillator.
+        kernel_size: Size of the neighbourhood that couples oscillators.
+        stride: Stride of the convolution.
+        iters: Number of iterations.
+        step: Step size of an iteration.
+
+    Shape:
+        maps [B, before, H, W]; returns maps [B, width, H', W'].
+    """
+
+    def __init__(
+        self, before: int, width: int, dim: int, kernel_size: int, stride: int, *, iters: int, step: float
+    ) -> None:
+        super().__init__()
+        conv = nn.Conv2d(before, width * dim, 3, stride, padding=1, bias=False)
+        self.stimulus = nn.Sequential(conv, nn.BatchNorm2d(width * dim))
+        self.oscillators = KuramotoConv2d(width, dim, kernel_size, iters=iters, step=step)
+        self.readout = KuramotoReadout(width, dim, width)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return self.readout(self.oscillators(self.stimulus(maps)))
 
 
 class KuramotoNet(ImageModel):
-    """Layers of oscillators, each at half the resolution of the one before, and one score per class.
+    """Network of Kuramoto oscillators after Miyato et al. 2025, with one score per class.
 
-    A convolution makes the stimulus of a layer, its oscillators synchronise, and the lengths of mixtures of them go on;
-    the scores are linear in their averages over 4x4 parts of the image, so that images may have any size. As in a CNN
-    a class is a capsule of one dimension: poses [B, J, 1] are the scores, activations [B, J] their softmax.
+    Each block of oscillators has half the resolution of the one before. The scores are linear in the averages of the
+    last maps over 4x4 regions of the image, so that images may have any size. As in a CNN, each class is a capsule of
+    one dimension: its pose is the score, its activation the softmax over the scores.
+
+    Args:
+        image_shape: Channels, height and width of the training images.
+        num_classes: Number of classes.
+        widths: Number of oscillators per position of each block.
+        dim: Dimensions of an oscillator.
+        kernel_size: Size of the neighbourhood that couples oscillators.
+        iters: Number of iterations.
+        step: Step size of an iteration.
+
+    Shape:
+        images [B, C, H, W] of any height and width; returns poses [B, J, 1] and activations [B, J].
+
+    Example:
+        >>> import torch
+        >>> model = KuramotoNet((1, 28, 28), 10, widths=(4, 8))
+        >>> model(torch.rand(2, 1, 28, 28)).activations.shape
+        torch.Size([2, 10])
     """
 
-    loss = "cross_entropy"
+    default_loss = "cross_entropy"
     any_size = True
 
     def __init__(
@@ -41,38 +91,42 @@ class KuramotoNet(ImageModel):
         step: float = 1.0,
     ) -> None:
         super().__init__(image_shape, num_classes)
-        self.stimuli, self.oscillators, self.readouts = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.stem = nn.Sequential()
         for place, (before, width) in enumerate(pairwise((image_shape[0], *widths))):
             stride = 1 if place == 0 else 2
-            conv = nn.Conv2d(before, width * dim, 3, stride, padding=1, bias=False)
-            self.stimuli.append(nn.Sequential(conv, nn.BatchNorm2d(width * dim)))
-            self.oscillators.append(KuramotoConv2d(width, dim, kernel_size, iters=iters, step=step))
-            self.readouts.append(KuramotoReadout(width, dim, width))
-        # Lengths are all above zero; without their mean taken away, classes would be learned much more slowly.
-        self.scores = nn.Sequential(
+            self.stem.append(KuramotoBlock(before, width, dim, kernel_size, stride, iters=iters, step=step))
+        # The readout lengths are all positive. Removing their mean speeds up training considerably.
+        self.head = ScoreHead(
             nn.BatchNorm2d(widths[-1]),
-            nn.AdaptiveAvgPool2d(GRID),
+            nn.AdaptiveAvgPool2d(POOLED_SIZE),
             nn.Flatten(),
-            nn.Linear(widths[-1] * GRID * GRID, num_classes),
+            nn.Linear(widths[-1] * POOLED_SIZE**2, num_classes),
         )
 
-    def forward(self, images: Tensor) -> Capsules:
+    def features(self, images: Tensor) -> Capsules:
+        """Return the maps of the last block as a grid of capsules [B, H', W', 1, width]."""
         self.check_images(images)
-        features = images
-        for stimulus, oscillators, readout in zip(self.stimuli, self.oscillators, self.readouts, strict=True):
-            features = readout(oscillators(stimulus(features)))  # [B, width, H', W']
-        scores = self.scores(features)  # [B, J]
-        return Capsules(scores.unsqueeze(-1), scores.softmax(dim=-1))
+        return maps_as_capsules(self.stem(images))
 
     def phases(self, images: Tensor) -> Tensor:
-        """The phases of the first layer's oscillators at the start and after each iteration, [R + 1, B, C, H, W].
+        """Return the phases of the first block's oscillators at the start and after each iteration.
 
-        With more than two dimensions it is the angle in the plane of the first two.
+        With more than two dimensions, a phase is the angle in the plane of the first two.
+
+        Args:
+            images: Batch of images.
+
+        Shape:
+            images [B, C, H, W]; returns [R + 1, B, width, H, W].
+
+        Returns:
+            The phases, in radians.
         """
         self.check_images(images)
-        layer = self.oscillators[0]
-        states = torch.stack(layer.states(self.stimuli[0](images)))  # pyright: ignore[reportCallIssue]
-        states = states.unflatten(2, (layer.channels, layer.dim))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        block = cast(KuramotoBlock, cast(nn.Sequential, self.stem)[0])
+        layer = block.oscillators
+        states = torch.stack(layer.states(block.stimulus(images)))  # [R + 1, B, C*N, H, W]
+        states = states.unflatten(2, (layer.channels, layer.dim))
         return torch.atan2(states[:, :, :, 1], states[:, :, :, 0])  # [R + 1, B, C, H, W]
 
 
@@ -80,5 +134,5 @@ class KuramotoNet(ImageModel):
 def kuramoto_net(
     image_shape: ImageShape, num_classes: int, *, dim: int = 2, kernel_size: int = 3, iters: int = 3, step: float = 1.0
 ) -> KuramotoNet:
-    """A synchronisation network: three layers of 8, 16 and 32 channels of Kuramoto oscillators; images of any size."""
+    """A synchronisation network: three blocks of 8, 16 and 32 Kuramoto oscillators; accepts images of any size."""
     return KuramotoNet(image_shape, num_classes, dim=dim, kernel_size=kernel_size, iters=iters, step=step)

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
-from torchcaps.errors import ShapeError
-from torchcaps.models._base import ImageModel, ImageShape, register_model
-from torchcaps.nn import CapsConv2d, ClassCaps, PrimaryMatrixCaps2d, Router, Standardise, make_router
+from torchcaps.models._base import Grid, ImageShape, RoutedModel, check_min_size
+from torchcaps.models._create import register_model
+from torchcaps.nn import (
+    CapsConv2d,
+    ClassCaps,
+    InstanceStandardize,
+    PrimaryMatrixCaps2d,
+    RoutingSpec,
+    make_router,
+)
 from torchcaps.ops import receptive_centres
 from torchcaps.ops.conv import Competition, PoseKind
-from torchcaps.types import Capsules, Trace
+from torchcaps.types import Capsules
 
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
 CONVS = ((5, 2), (1, 1), (3, 2), (3, 1))
-Routing = Router | str | Mapping[str, Any]
+MIN_SIZE = 17
 
 
-class MatrixCapsNet(ImageModel):
-    """A convolution, primary capsules with 4x4 poses, two convolutional capsule layers, one capsule per class.
+class MatrixCapsNet(RoutedModel):
+    """Matrix capsule network of Hinton et al. 2018: a convolution, primary capsules, two capsule layers, classes.
 
-    `widths` are the paper's A, B, C, D: channels of the convolution, then capsule types of the three layers. Each layer
-    gets a copy of `routing`, the class layer its own one where `class_routing` is given: the released code takes a
-    quarter of the inverse temperature there. With `pose="vector"` a pose is sixteen numbers that vote through 16x16
-    matrices, sixteen times as many weights (the paper's table 1); EM then has no fast twin. `coordinates` turns
-    coordinate addition on or off. `light` is the random brightness and contrast that standardised images get in
-    training, see `Standardise`. Where a routing does not look at the activations of children but at the lengths of
-    their votes, the primary poses are made as long as they are active.
+    Poses are 4x4 matrices. If the router does not read the activations of the children, the primary poses are scaled
+    by their activations.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        widths: The paper's A, B, C, D: channels of the convolution, capsule types of the three layers.
+        routing: Router, its name, or a mapping with its name and options. Each layer gets a copy.
+        class_routing: Router of the class capsules. Default: a copy of `routing`. The released code uses a quarter of
+            the inverse temperature there.
+        competition: Whether the parents of all positions compete for a child, or those of each position by themselves.
+        pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper),
+            for which EM has no kernel.
+        coordinates: Whether the votes for classes include the position of the child (coordinate addition).
+        color_jitter: Options of `nn.InstanceStandardize`: random `brightness` and `contrast` in training.
+
+    Shape:
+        images [B, C, H, W]; returns poses [B, J, 16] and activations [B, J].
+
+    Raises:
+        ShapeError: If images are smaller than 17x17.
+
+    Example:
+        >>> import torch
+        >>> model = MatrixCapsNet((2, 32, 32), 5, widths=(16, 4, 4, 4))
+        >>> model(torch.rand(2, 2, 32, 32)).poses.shape
+        torch.Size([2, 5, 16])
     """
 
-    loss = "spread"
+    default_loss = "spread"
 
     def __init__(
         self,
@@ -40,90 +67,79 @@ class MatrixCapsNet(ImageModel):
         num_classes: int,
         *,
         widths: tuple[int, int, int, int],
-        routing: Routing = "em",
-        class_routing: Routing | None = None,
+        routing: RoutingSpec = "em",
+        class_routing: RoutingSpec | None = None,
         competition: Competition = "global",
         pose: PoseKind = "matrix",
         coordinates: bool = True,
-        light: Mapping[str, float] | None = None,
+        color_jitter: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
+        check_min_size(image_shape, MIN_SIZE)
         channels, primary, lower, upper = widths
-        rows, columns = (receptive_centres(size, CONVS) for size in image_shape[1:])
-        if not rows or not columns:
-            raise ShapeError(f"image_shape: expected height and width of at least 17, got {image_shape}")
         router = make_router(routing)
-        self.stem = nn.Sequential(Standardise(**light or {}), nn.Conv2d(image_shape[0], channels, *CONVS[0]), nn.ReLU())
+        conv = nn.Conv2d(image_shape[0], channels, *CONVS[0])
+        self.stem = nn.Sequential(InstanceStandardize(**color_jitter or {}), conv, nn.ReLU())
         self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1])
         kind: dict[str, Any] = {"competition": competition, "pose": pose}
         self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), **kind)
         self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), **kind)
-        centres = (rows, columns) if coordinates else None
+        centres = self.grid() if coordinates else None
         last = copy.deepcopy(router) if class_routing is None else make_router(class_routing)
         self.head = ClassCaps(upper, num_classes, pose=pose, routing=last, centres=centres)
 
     def features(self, images: Tensor) -> Capsules:
-        """The capsules below the classes, a grid [B, H, W, D, 16]."""
+        """Return the capsules below the classes, a grid [B, H, W, D, 16]."""
         self.check_images(images)
         poses, activations = self.primary(self.stem(images))
-        if self.lower.routing.by_length:
+        if not self.lower.routing.reads_activations:
             poses = poses * activations.unsqueeze(-1)  # [B, H, W, I, 16]
         return self.upper(self.lower(Capsules(poses, activations)))
 
-    def forward(self, images: Tensor) -> Capsules:
-        return self.head(self.features(images))
-
-    def trace(self, images: Tensor) -> Trace:
-        return self.head.trace(self.features(images))
+    def grid(self) -> Grid:
+        """Return the centres of the receptive fields of the capsules below the classes."""
+        return Grid(*(tuple(receptive_centres(side, CONVS)) for side in self.image_shape[1:]))
 
 
-@register_model("matrix_capsnet")
-def matrix_capsnet(
-    image_shape: ImageShape,
-    num_classes: int,
-    *,
-    routing: Routing = "em",
-    class_routing: Routing | None = None,
-    competition: Competition = "global",
-    pose: PoseKind = "matrix",
-    coordinates: bool = True,
-    light: Mapping[str, float] | None = None,
-) -> MatrixCapsNet:
-    """The paper's network, A = B = C = D = 32; 317,194 parameters for two channels and five classes."""
-    return MatrixCapsNet(
-        image_shape,
-        num_classes,
-        widths=(32, 32, 32, 32),
-        routing=routing,
-        class_routing=class_routing,
-        competition=competition,
-        pose=pose,
-        coordinates=coordinates,
-        light=light,
-    )
+def _register(name: str, summary: str, widths: tuple[int, int, int, int]) -> Callable[..., MatrixCapsNet]:
+    """Register a variant of the network that differs in its widths."""
+
+    def factory(
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        routing: RoutingSpec = "em",
+        class_routing: RoutingSpec | None = None,
+        competition: Competition = "global",
+        pose: PoseKind = "matrix",
+        coordinates: bool = True,
+        color_jitter: Mapping[str, float] | None = None,
+    ) -> MatrixCapsNet:
+        return MatrixCapsNet(
+            image_shape,
+            num_classes,
+            widths=widths,
+            routing=routing,
+            class_routing=class_routing,
+            competition=competition,
+            pose=pose,
+            coordinates=coordinates,
+            color_jitter=color_jitter,
+        )
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = summary
+    register_model(name)(factory)
+    return factory
 
 
-@register_model("matrix_capsnet_small")
-def matrix_capsnet_small(
-    image_shape: ImageShape,
-    num_classes: int,
-    *,
-    routing: Routing = "em",
-    class_routing: Routing | None = None,
-    competition: Competition = "global",
-    pose: PoseKind = "matrix",
-    coordinates: bool = True,
-    light: Mapping[str, float] | None = None,
-) -> MatrixCapsNet:
-    """The paper's small network, A = 64, B = 8, C = D = 16; 68,754 parameters for two channels and five classes."""
-    return MatrixCapsNet(
-        image_shape,
-        num_classes,
-        widths=(64, 8, 16, 16),
-        routing=routing,
-        class_routing=class_routing,
-        competition=competition,
-        pose=pose,
-        coordinates=coordinates,
-        light=light,
-    )
+matrix_capsnet = _register(
+    "matrix_capsnet",
+    "The paper's network, A = B = C = D = 32; 317,194 parameters for two channels and five classes.",
+    (32, 32, 32, 32),
+)
+matrix_capsnet_small = _register(
+    "matrix_capsnet_small",
+    "The paper's small network, A = 64, B = 8, C = D = 16; 68,754 parameters for two channels and five classes.",
+    (64, 8, 16, 16),
+)

@@ -1,4 +1,4 @@
-"""Weights that ship inside the package, each with a card that says where they come from and what they are good for."""
+"""Weights bundled with the package, each with a model card: origin, accuracy and limitations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,39 @@ FOLDER = Path(__file__).resolve().parents[1] / "pretrained"
 
 
 @dataclass(frozen=True)
-class Card:
-    """What is known of shipped weights: the network, its data, how it was trained, how good it is and where it is not.
+class ModelCard:
+    """Model card of bundled weights.
 
-    `data` has the name and the options of the data set, `recipe` is the whole recipe as nested tables. `num_labels` is
-    2 where two things are in an image: then both must be found. `test_accuracy` was measured with the weights as they
-    are stored, on all `test_images`; `quick_accuracy` on the first `quick_images` of them; `embedded_accuracy` on the
-    digits that come with torchcaps, where they are the same kind of images. `epochs` and `seconds` are those of the
-    training, `parameters` include the decoder. What was trained on data for research only is `research_only`.
+    Args:
+        name: Name of the weights.
+        weights: Safetensors file.
+        model: Registered name of the model.
+        options: Options of the model.
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        num_labels: Labels per image; with 2, a prediction is correct if both are.
+        class_names: Names of the classes.
+        parameters: Number of parameters, decoder included.
+        data: Name and options of the data set.
+        data_licence: Licence of the data set.
+        research_only: Whether the data set is for research only.
+        test_accuracy: Accuracy of the stored weights on the whole test set.
+        test_images: Number of test images.
+        quick_accuracy: Accuracy on the first `quick_images` test images.
+        quick_images: Number of images of the quick test.
+        limits: Known limitations.
+        seed: Seed of the training.
+        epochs: Number of training epochs.
+        seconds: Duration of the training.
+        versions: Versions of the packages.
+        machine: Processor, cores, threads, memory and system.
+        recipe: The recipe, as nested tables.
+        commit: Commit of the source code.
+        embedded_accuracy: Accuracy on the digits bundled with torchcaps, if they are images of the same kind.
+
+    Example:
+        >>> pretrained_card("mnist").model
+        'branched_capsnet'
     """
 
     name: str
@@ -55,8 +80,8 @@ class Card:
 
     @property
     def about(self) -> str:
-        """The network, its data and its accuracy, in a few words."""
-        return f"{self.model} on {self.data['name']}, {self.test_accuracy:.2%} of the test images right"
+        """Network, data set and accuracy in one line."""
+        return f"{self.model} on {self.data['name']}, test accuracy {self.test_accuracy:.2%}"
 
     def check(
         self,
@@ -66,33 +91,54 @@ class Card:
         options: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:
-        """Raise unless these are the weights of such a model; what is None, and options not given, are left open."""
+        """Raise a ConfigError unless the weights fit a model with these sizes and options; None fits any size."""
         if model != self.model:
             raise ConfigError(
-                f"pretrained: expected weights of {model}, got '{self.name}', which are those of {self.model}; "
-                f"{_shipped_for(model)}"
+                f"pretrained: expected weights of {model}, got '{self.name}' (weights of {self.model}); "
+                f"{_bundled_for(model)}"
             )
-        shipped = {"image_shape": self.image_shape, "num_classes": self.num_classes, **defaults, **self.options}
+        expected = {"image_shape": self.image_shape, "num_classes": self.num_classes, **defaults, **self.options}
         sizes = {"image_shape": image_shape and tuple(image_shape), "num_classes": num_classes}
         for name, given in {**{key: size for key, size in sizes.items() if size is not None}, **options}.items():
-            if given != shipped[name]:
+            if given != expected[name]:
                 raise ConfigError(
-                    f"{name}: expected {shipped[name]!r} or nothing, for the weights '{self.name}' were trained so, "
-                    f"got {given!r}"
+                    f"{name}: expected {expected[name]!r}, got {given!r} (the pretrained weights '{self.name}' fix it)"
                 )
 
 
 def list_pretrained(pattern: str = "*") -> list[str]:
-    """The names of the shipped weights that match a shell pattern.
+    """Return the names of the bundled weights.
 
-    >>> [name for name in list_pretrained() if pretrained_card(name).name != name]
-    []
+    Args:
+        pattern: Shell pattern that the names must match.
+
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> list_pretrained("multi*")
+        ['multimnist']
     """
     return sorted(file.stem for file in FOLDER.glob("*.safetensors") if fnmatchcase(file.stem, pattern))
 
 
-def pretrained_card(name: str) -> Card:
-    """The card of shipped weights: their network, data, licence, recipe, accuracy and limits."""
+def pretrained_card(name: str) -> ModelCard:
+    """Return the model card of bundled weights.
+
+    Args:
+        name: Name of the weights, see `list_pretrained`.
+
+    Returns:
+        The card: network, data, licence, recipe, accuracy and limitations.
+
+    Raises:
+        UnknownNameError: If there are no weights of this name.
+        CheckpointError: If the card cannot be read.
+
+    Example:
+        >>> pretrained_card("mnist").num_classes
+        10
+    """
     if name not in list_pretrained():
         raise UnknownNameError(f"unknown pretrained weights '{name}'{nearest(name, list_pretrained())}")
     file = FOLDER / f"{name}.toml"
@@ -100,13 +146,13 @@ def pretrained_card(name: str) -> Card:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         for key in ("image_shape", "class_names", "limits"):
             table[key] = tuple(table[key])
-        return Card(name=name, weights=FOLDER / f"{name}.safetensors", **table)
+        return ModelCard(name=name, weights=FOLDER / f"{name}.safetensors", **table)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"pretrained: expected the card of '{name}', got '{file}' ({error})") from None
+        raise CheckpointError(f"pretrained: expected a model card of '{name}', got '{file}' ({error})") from None
 
 
-def card_for(model: str, name: str) -> Card:
-    """The card of the weights of that name or, where those are another model's, of this one's on the data of that name.
+def card_for(model: str, name: str) -> ModelCard:
+    """Return the card of the weights of this name, or of the best weights of this model for the data of this name.
 
     >>> card_for("efficient_capsnet", "mnist").name, card_for("cnn_small", "mnist").name
     ('mnist_efficient', 'mnist_cnn')
@@ -117,12 +163,12 @@ def card_for(model: str, name: str) -> Card:
     return max(own, key=lambda card: card.test_accuracy) if own else pretrained_card(name)
 
 
-def _cards() -> list[Card]:
+def _cards() -> list[ModelCard]:
     return [pretrained_card(name) for name in list_pretrained()]
 
 
-def _shipped_for(model: str) -> str:
+def _bundled_for(model: str) -> str:
     cards = _cards()
     own = [f"'{card.name}'" for card in cards if card.model == model]
     others = [f"'{card.name}' of {card.model}" for card in cards if card.model != model]
-    return f"shipped for it: {', '.join(own)}" if own else f"shipped are {', '.join(others)}"
+    return f"bundled for it: {', '.join(own)}" if own else f"bundled: {', '.join(others)}"

@@ -1,24 +1,24 @@
-"""A convolutional capsule layer: parents at each position see the children under a kernel."""
+"""Capsule layers over a grid: convolutional capsules and class capsules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
-from torchcaps.nn._counts import check_counts
-from torchcaps.nn.routers import Router, make_router
+from torchcaps.nn._validation import check_positive
+from torchcaps.nn.routers import RoutingSpec, make_router
 from torchcaps.ops import Window
-from torchcaps.ops._dispatch import Backend, check_backend
+from torchcaps.ops._route import CouplingMode
 from torchcaps.ops.conv import Competition, PoseKind, Size, check_pose
 from torchcaps.types import Capsules, Trace
 
 
 def check_grid(children: Capsules, types: int, size: int) -> None:
-    """Raise unless children are a grid [B, H, W, types, size] with activations [B, H, W, types]."""
+    """Raise ShapeError unless children are a grid [B, H, W, types, size] with activations [B, H, W, types]."""
     if not isinstance(children, Capsules):
         raise ShapeError(f"children: expected Capsules(poses, activations), got {type(children).__name__}")
     if children.poses.dim() != 5 or children.poses.shape[3:] != (types, size):
@@ -30,7 +30,7 @@ def check_grid(children: Capsules, types: int, size: int) -> None:
 
 
 def vote_shape(pose: PoseKind, in_dim: int, out_dim: int) -> tuple[int, int]:
-    """The last two axes of a weight: a square matrix that multiplies pose matrices, or [P, D] for vectors."""
+    """Return the last two axes of a weight: a square matrix that multiplies pose matrices, or [P, D] for vectors."""
     check_pose(pose)
     if pose == "vector":
         return in_dim, out_dim
@@ -41,29 +41,125 @@ def vote_shape(pose: PoseKind, in_dim: int, out_dim: int) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def start_weight(weight: Tensor, pose: PoseKind) -> None:
-    """Draw a weight anew: the identity with deviation 0.1 about it, or deviation 0.1 about zero for vectors.
+def init_votes_(weight: Tensor, pose: PoseKind) -> None:
+    """Initialise a weight in place: the identity plus noise of deviation 0.1, or the noise alone for vectors.
 
-    With matrices about the identity, neighbours whose poses agree cast votes that agree, and poses keep their size from
-    layer to layer. Matrices about zero, of deviation 0.3 as in the released code, let EM cluster noise at first, and
+    With matrices near the identity, neighbours whose poses agree cast votes that agree, and poses keep their size from
+    layer to layer. With matrices about zero, of deviation 0.3 as in the released code, EM clusters noise at first and
     the network learns more slowly.
     """
     nn.init.normal_(weight, std=0.1)
     if pose == "matrix":
-        weight += torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device)
+        # Views of the diagonal instead of a sum with an identity: it works on sharded tensors too.
+        for k in range(weight.shape[-1]):
+            weight.select(-1, k).select(-1, k).add_(1)
 
 
-class CapsConv2d(nn.Module):
-    """Capsules in a grid vote for capsules in a smaller grid, with weights shared by all positions.
+class GridCaps(nn.Module):
+    """Base of the layers over a grid: a weight per place and type, a router, and a window that a subclass makes."""
 
-    children [B, H, W, in_caps, in_dim] give parents [B, H', W', out_caps, out_dim], H' = (H - K) // stride + 1. Poses
-    are square matrices (`pose='matrix'`, weight [K*K*I, J, p, p]) or vectors (weight [K*K*I, J, P, D]). For
-    `competition` see `ops.Window`. `routing` is a router, its name, or a table with its name and options; without it,
-    EM routing with 3 iterations (Hinton et al. 2018).
+    def __init__(
+        self,
+        in_caps: int,
+        out_caps: int,
+        places: int | None,
+        *,
+        dims: tuple[int, int],
+        pose: PoseKind,
+        routing: RoutingSpec | None,
+        backend: str,
+    ) -> None:
+        super().__init__()
+        check_positive(in_caps=in_caps, out_caps=out_caps)
+        self.in_caps = in_caps
+        self.in_dim, self.out_dim = dims
+        self.pose: PoseKind = pose
+        self.routing = make_router("em" if routing is None else routing)
+        self.routing.contract.check_backend(backend)
+        self.backend = backend
+        # Without a number of places all of them share the weight of one.
+        children = in_caps if places is None else places * in_caps
+        self.routing.prepare(None if places is None else children, out_caps, *dims)
+        self.weight = nn.Parameter(torch.empty(children, out_caps, *vote_shape(pose, *dims)))  # [K*K*I, J, p, p]
+        self.reset_parameters()
 
-    >>> layer = CapsConv2d(8, 16, kernel_size=3, stride=2)
-    >>> layer(Capsules(torch.randn(2, 14, 14, 8, 16), torch.rand(2, 14, 14, 8))).poses.shape
-    torch.Size([2, 6, 6, 16, 16])
+    def reset_parameters(self) -> None:
+        """Draw the weight: pose matrices near the identity, or small matrices for vectors."""
+        init_votes_(self.weight, self.pose)
+
+    def window(self, children: Capsules) -> Window:
+        """Return the window of the layer over a grid of children.
+
+        Args:
+            children: A grid of lower capsules.
+
+        Returns:
+            The window.
+
+        Raises:
+            ShapeError: If the children do not fit the layer.
+        """
+        raise NotImplementedError
+
+    def forward(self, children: Capsules) -> Capsules:
+        """Route a grid of children to a grid of parents.
+
+        Args:
+            children: The lower capsules.
+
+        Shape:
+            children: [B, H, W, in_caps, in_dim]; returns [B, H', W', out_caps, out_dim].
+
+        Returns:
+            The parents.
+
+        Raises:
+            ShapeError: If the children do not fit the layer.
+        """
+        return self.routing.route_conv(children, self.weight, self.window(children), backend=self.backend)
+
+    def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
+        """Route with the reference and keep every iteration; each position counts as a sample, [R, B*H'*W', ...].
+
+        Args:
+            children: A grid of lower capsules.
+            coupling: `uniform` gives every parent the same share of a child in all iterations.
+            iters: Number of iterations instead of the router's own.
+
+        Returns:
+            The iterations, stacked along a first axis R.
+        """
+        window = self.window(children)
+        return self.routing.trace_conv(children, self.weight, window, coupling=coupling, iters=iters)
+
+
+class CapsConv2d(GridCaps):
+    """A convolutional capsule layer: the children under a kernel vote for the parents at its position.
+
+    All positions share the weights (Hinton et al. 2018, section 4).
+
+    Args:
+        in_caps: Number of types of children.
+        out_caps: Number of types of parents.
+        kernel_size: Size K of the kernel.
+        stride: Step of the kernel.
+        dims: Pose sizes of children and parents.
+        pose: `matrix` multiplies square pose matrices; `vector` multiplies pose vectors by matrices [P, D].
+        routing: A router, its name, or a table with its name and options. Default: EM routing with 3 iterations.
+        competition: Parents that compete for a child; see `ops.Window`.
+        backend: As in `CapsLinear`.
+
+    Shape:
+        children: poses [B, H, W, in_caps, in_dim], activations [B, H, W, in_caps]; returns poses
+        [B, H', W', out_caps, out_dim], activations [B, H', W', out_caps], H' = (H - K) // stride + 1.
+
+    Raises:
+        ConfigError: If a size is not positive, an option is unknown, or the routing has no such backend.
+
+    Example:
+        >>> layer = CapsConv2d(8, 16, kernel_size=3, stride=2)
+        >>> layer(Capsules(torch.randn(2, 14, 14, 8, 16), torch.rand(2, 14, 14, 8))).poses.shape
+        torch.Size([2, 6, 6, 16, 16])
     """
 
     def __init__(
@@ -75,47 +171,104 @@ class CapsConv2d(nn.Module):
         *,
         dims: tuple[int, int] = (16, 16),
         pose: PoseKind = "matrix",
-        routing: Router | str | Mapping[str, Any] | None = None,
+        routing: RoutingSpec | None = None,
         competition: Competition = "global",
-        backend: Backend = "auto",
+        backend: str = "auto",
     ) -> None:
-        super().__init__()
-        check_counts(in_caps=in_caps, out_caps=out_caps)
-        self.in_caps = in_caps
-        self.in_dim, self.out_dim = dims
-        self.kernel_size: Size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+        size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+        super().__init__(in_caps, out_caps, size[0] * size[1], dims=dims, pose=pose, routing=routing, backend=backend)
+        self.kernel_size: Size = size
         self.stride = stride
-        self.pose: PoseKind = pose
         self.competition: Competition = competition
-        self.routing = make_router("em" if routing is None else routing)
-        check_backend(backend, self.routing.algorithm)
-        self.backend: Backend = backend
-        seen = self.kernel_size[0] * self.kernel_size[1] * in_caps
-        self.routing.prepare(seen, out_caps, *dims)
-        self.weight = nn.Parameter(torch.empty(seen, out_caps, *vote_shape(pose, *dims)))  # [K*K*I, J, p, p]
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the weight anew; see `start_weight`."""
-        start_weight(self.weight, self.pose)
 
     def window(self, children: Capsules) -> Window:
-        """How the kernel lies on these children."""
         check_grid(children, self.in_caps, self.in_dim)
         height, width = children.poses.shape[1:3]
         return Window((height, width), self.kernel_size, self.stride, self.competition, self.pose)
-
-    def forward(self, children: Capsules) -> Capsules:
-        return self.routing.convolve(children, self.weight, self.window(children), backend=self.backend)
-
-    def trace(self, children: Capsules) -> Trace:
-        """Route with every iteration kept; each position counts as a sample, [R, B*H'*W', ...]."""
-        window = self.window(children)
-        seen = window.gather(children)
-        return self.routing.trace(self.routing.votes(seen, self.weight, window), seen, window=window)
 
     def extra_repr(self) -> str:
         return (
             f"in_caps={self.in_caps}, out_caps={self.weight.shape[1]}, kernel_size={self.kernel_size}, "
             f"stride={self.stride}, pose={self.pose!r}, competition={self.competition!r}"
         )
+
+
+class ClassCaps(GridCaps):
+    """The class layer of matrix capsules: every child of a grid votes for every class.
+
+    All positions share one matrix per type of child and class. With `centres` the position of a child is added to the
+    first two entries of its votes (coordinate addition, Hinton et al. 2018, section 4).
+
+    Args:
+        in_caps: Number of types of children.
+        out_caps: Number of classes.
+        dims: Pose sizes of children and classes.
+        pose: `matrix` or `vector`; see `CapsConv2d`.
+        routing: A router, its name, or a table with its name and options. Default: EM routing with 3 iterations.
+        centres: Rows and columns of the children in the image, from 0 to 1 (`ops.receptive_centres`). Without them the
+            grid may have any size.
+        backend: As in `CapsLinear`.
+
+    Shape:
+        children: poses [B, H, W, in_caps, in_dim], activations [B, H, W, in_caps]; centres: [H] and [W]; returns poses
+        [B, out_caps, out_dim], activations [B, out_caps].
+
+    Raises:
+        ConfigError: If a size is not positive, an option is unknown, or the routing has no such backend.
+
+    Example:
+        >>> layer = ClassCaps(16, 5, centres=([0.25, 0.75], [0.25, 0.75]))
+        >>> layer(Capsules(torch.randn(2, 2, 2, 16, 16), torch.rand(2, 2, 2, 16))).poses.shape
+        torch.Size([2, 5, 16])
+    """
+
+    def __init__(
+        self,
+        in_caps: int,
+        out_caps: int,
+        *,
+        dims: tuple[int, int] = (16, 16),
+        pose: PoseKind = "matrix",
+        routing: RoutingSpec | None = None,
+        centres: tuple[Sequence[float], Sequence[float]] | None = None,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(in_caps, out_caps, None, dims=dims, pose=pose, routing=routing, backend=backend)
+        self.grid = None if centres is None else (len(centres[0]), len(centres[1]))
+        # Numbers instead of a buffer: they survive `to_empty`, and a state_dict does not need them.
+        self.offset_values = None if centres is None else [list(pair) for pair in itertools.product(*centres)]
+
+    @property
+    def offsets(self) -> Tensor | None:
+        """Positions of the children in the image, [H*W, 2], or None without `centres`."""
+        if self.offset_values is None:
+            return None
+        return torch.tensor(self.offset_values, dtype=torch.float32, device=self.weight.device).reshape(-1, 2)
+
+    def window(self, children: Capsules) -> Window:
+        check_grid(children, self.in_caps, self.in_dim)
+        height, width = children.poses.shape[1:3]
+        if self.grid is not None and self.grid != (height, width):
+            raise ShapeError(f"poses: expected a grid of {self.grid}, as many as centres, got {(height, width)}")
+        return Window((height, width), (height, width), pose=self.pose, offsets=self.offsets)
+
+    def forward(self, children: Capsules) -> Capsules:
+        """Route a grid of children to the classes.
+
+        Args:
+            children: The lower capsules.
+
+        Shape:
+            children: [B, H, W, in_caps, in_dim]; returns [B, out_caps, out_dim].
+
+        Returns:
+            The class capsules.
+
+        Raises:
+            ShapeError: If the children do not fit the layer.
+        """
+        return super().forward(children).flatten()
+
+    def extra_repr(self) -> str:
+        coordinates = self.grid is not None
+        return f"in_caps={self.in_caps}, out_caps={self.weight.shape[1]}, pose={self.pose!r}, coordinates={coordinates}"

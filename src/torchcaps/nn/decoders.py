@@ -1,4 +1,4 @@
-"""Decoders: from the poses of the class capsules back to an image."""
+"""Decoders: from the poses of the class capsules to an image."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ DECODERS: Registry[type[nn.Module]] = Registry("decoder")
 
 @DECODERS.register("mlp")
 class MLPDecoder(nn.Module):
-    """The paper's decoder: J*D -> 512 -> 1024 -> pixels, ReLU between, sigmoid at the end (Sabour et al. 2017, fig. 2).
+    """Decoder of the paper: linear layers J*D -> 512 -> 1024 -> pixels, ReLU, sigmoid (Sabour et al. 2017, fig. 2).
 
-    Masked poses [B, J, D] give images [B, C, H, W] in [0, 1].
+    Args:
+        num_classes: Number of class capsules J.
+        dim: Pose size D.
+        image_shape: Channels, height and width of the images.
+        hidden: Sizes of the hidden layers.
 
-    >>> import torch
-    >>> MLPDecoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16)).shape
-    torch.Size([2, 1, 28, 28])
+    Shape:
+        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
+
+    Example:
+        >>> import torch
+        >>> MLPDecoder(10, 16, (1, 28, 28))(torch.zeros(2, 10, 16)).shape
+        torch.Size([2, 1, 28, 28])
     """
 
     def __init__(
@@ -41,14 +49,27 @@ class MLPDecoder(nn.Module):
 
 @DECODERS.register("deconv")
 class DeconvDecoder(nn.Module):
-    """A decoder of transposed convolutions: about a tenth of the parameters of the MLP.
+    """Decoder of transposed convolutions, with about a tenth of the parameters of `MLPDecoder`.
 
-    A linear layer paints a map of a quarter of the image's size, two up-convolutions bring it to full size; what
-    stands over the edge of an odd size is cut off. Masked poses [B, J, D] give images [B, C, H, W] in [0, 1].
+    A linear layer computes a map of a quarter of the image's size; two transposed convolutions enlarge it. Rows and
+    columns beyond an odd size are cropped.
 
-    >>> import torch
-    >>> DeconvDecoder(10, 16, (3, 33, 30))(torch.zeros(2, 10, 16)).shape
-    torch.Size([2, 3, 33, 30])
+    Args:
+        num_classes: Number of class capsules J.
+        dim: Pose size D.
+        image_shape: Channels, height and width of the images.
+        channels: Channels of the three maps.
+
+    Shape:
+        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
+
+    Raises:
+        ConfigError: If there are not three channel counts.
+
+    Example:
+        >>> import torch
+        >>> DeconvDecoder(10, 16, (3, 33, 30))(torch.zeros(2, 10, 16)).shape
+        torch.Size([2, 3, 33, 30])
     """
 
     def __init__(

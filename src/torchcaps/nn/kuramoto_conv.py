@@ -11,25 +11,38 @@ from torchcaps.errors import ConfigError, ShapeError
 
 
 def _length(vectors: Tensor) -> Tensor:
-    """Lengths of vectors [B, C, dim, H, W] as [B, C, 1, H, W], never quite zero, so that gradients are finite.
+    """Compute lengths [B, C, 1, H, W] of vectors [B, C, dim, H, W], above zero so that gradients are finite.
 
-    A norm over an axis that is not the last takes torch twenty times as long.
+    `torch.linalg.vector_norm` over an axis that is not the last is twenty times slower.
     """
     return (vectors.square().sum(dim=2, keepdim=True) + 1e-8).sqrt()
 
 
 class KuramotoConv2d(nn.Module):
-    """Vectors of length one at every position that turn towards what their neighbours and a stimulus ask for.
+    """Oscillators on a grid that synchronise with their neighbours and a stimulus.
 
-    x <- normalise(x + step T(Omega x + conv(x) + stimulus)), `iters` times: T is the part of a force at right angles to
+    x <- normalise(x + step T(Omega x + conv(x) + stimulus)), `iters` times. T is the component of a force orthogonal to
     x, Omega the antisymmetric matrix of a channel's own frequency (Kuramoto's model on a sphere, as the artificial
-    oscillatory neurons of Miyato et al. 2025). All oscillators of a channel start in one phase, which is learned; to
-    start in the direction of the stimulus would make the gradient grow from layer to layer. stimulus [B, C*dim, H, W]
-    gives states [B, C*dim, H, W], `dim` numbers for each of C oscillators at a position.
+    oscillatory neurons of Miyato et al. 2025). All oscillators of a channel start in one learned phase: a start in the
+    direction of the stimulus would make the gradient grow from layer to layer.
 
-    >>> layer = KuramotoConv2d(8)
-    >>> layer(torch.randn(2, 16, 14, 14)).shape
-    torch.Size([2, 16, 14, 14])
+    Args:
+        channels: Number of oscillators C at a position.
+        dim: Dimensions of an oscillator.
+        kernel_size: Odd size of the convolution's kernel.
+        iters: Number of iterations.
+        step: Step size.
+
+    Shape:
+        stimulus: [B, C*dim, H, W]; returns states of the same shape.
+
+    Raises:
+        ConfigError: If an option is out of range.
+
+    Example:
+        >>> layer = KuramotoConv2d(8)
+        >>> layer(torch.randn(2, 16, 14, 14)).shape
+        torch.Size([2, 16, 14, 14])
     """
 
     def __init__(self, channels: int, dim: int = 2, kernel_size: int = 3, *, iters: int = 3, step: float = 1.0) -> None:
@@ -55,19 +68,36 @@ class KuramotoConv2d(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the coupling anew, as any convolution, and slow frequencies of deviation 0.1 radians a step."""
+        """Draw the coupling as any convolution, frequencies of deviation 0.1 radians a step, and the start phases."""
         self.coupling.reset_parameters()
         nn.init.normal_(self.frequency, std=0.1)
         nn.init.normal_(self.start)
 
     def omega(self) -> Tensor:
-        """The frequencies as antisymmetric matrices, [C, dim, dim]."""
+        """Return the frequencies as antisymmetric matrices.
+
+        Returns:
+            Matrices [C, dim, dim].
+        """
         half = self.frequency.new_zeros(self.channels, self.dim, self.dim)
         half[:, self.upper[0], self.upper[1]] = self.frequency
         return half - half.mT
 
     def states(self, stimulus: Tensor) -> list[Tensor]:
-        """The states at the start and after each iteration, iters + 1 of [B, C*dim, H, W]."""
+        """Compute the states at the start and after each iteration.
+
+        Args:
+            stimulus: The force on each oscillator.
+
+        Shape:
+            stimulus: [B, C*dim, H, W]; returns iters + 1 tensors of that shape.
+
+        Returns:
+            The states.
+
+        Raises:
+            ShapeError: If the stimulus does not fit.
+        """
         if stimulus.dim() != 4 or stimulus.shape[1] != self.channels * self.dim:
             raise ShapeError(f"stimulus: expected [B, {self.channels * self.dim}, H, W], got {tuple(stimulus.shape)}")
         start = self.start.flatten()[:, None, None].expand_as(stimulus)  # [B, C*dim, H, W]
@@ -96,13 +126,22 @@ class KuramotoConv2d(nn.Module):
 
 
 class KuramotoReadout(nn.Module):
-    """What oscillators say whatever phase they all share: the lengths of linear mixtures of them.
+    """Features of oscillators that do not depend on a common phase: the lengths of linear mixtures of them.
 
-    m_k = |sum_c U_kc x_c + b_k| at every position (Miyato et al. 2025): states [B, C*dim, H, W] give features
-    [B, out_channels, H, W], large where the oscillators that a mixture listens to are in step.
+    m_k = |sum_c U_kc x_c + b_k| at every position (Miyato et al. 2025), large where the oscillators of a mixture are in
+    phase.
 
-    >>> KuramotoReadout(8, 2, 12)(torch.randn(2, 16, 14, 14)).shape
-    torch.Size([2, 12, 14, 14])
+    Args:
+        channels: Number of oscillators C at a position.
+        dim: Dimensions of an oscillator.
+        out_channels: Number of mixtures.
+
+    Shape:
+        states: [B, C*dim, H, W]; returns features [B, out_channels, H, W].
+
+    Example:
+        >>> KuramotoReadout(8, 2, 12)(torch.randn(2, 16, 14, 14)).shape
+        torch.Size([2, 12, 14, 14])
     """
 
     def __init__(self, channels: int, dim: int, out_channels: int) -> None:

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import nn
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn._counts import check_counts
-from torchcaps.nn.routers import Router, make_router
+from torchcaps.nn._validation import check_positive
+from torchcaps.nn.routers import RoutingSpec, make_router
 from torchcaps.ops import vote
-from torchcaps.ops._dispatch import Backend, check_backend
+from torchcaps.ops._route import CouplingMode
 from torchcaps.types import Capsules, Trace
 
 
 class CapsLinear(nn.Module):
-    """Capsules in, capsules out: votes through one matrix per child and parent, then routing.
+    """A dense capsule layer: votes through one matrix per child and parent, then routing.
 
-    children [B, in_caps, in_dim] (a grid is taken position by position) give parents [B, out_caps, out_dim]. With
-    `in_caps=None` one matrix per parent is shared by all children, and their number is free. `bias` adds a learned
-    vector to each parent before it is squashed, as the released code of Sabour et al. 2017 does. `routing` is a router,
-    its name, or a table with its name and options; without it, dynamic routing.
+    votes_ij = poses_i weight_ij (Sabour et al. 2017, eq. 2). A grid of children is flattened position by position.
 
-    `backend` says what computes: `auto` the fastest available for the device and type, `reference` the definition (the
-    one to take for second derivatives, forward-mode derivatives, vmap and ONNX), `lean`, `cpu` or `triton` that twin
-    only, where the router has it.
+    Args:
+        in_caps: Number of children. With None all children share one matrix per parent, and their number is free.
+        out_caps: Number of parents.
+        in_dim: Pose size of the children.
+        out_dim: Pose size of the parents.
+        routing: A router, its name, or a table with its name and options. Default: dynamic routing.
+        bias: Learn a vector that is added to each parent before it is squashed, as the released code of Sabour et al.
+            2017 does.
+        backend: Implementation of the routing. `auto` takes the fastest one that is available and supports the case;
+            `reference` is the definition; `cpu`, `triton` and `recompute` name a kernel. Under `torch.func`,
+            forward-mode derivatives and export `auto` takes the reference.
 
-    >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing="dynamic")
-    >>> layer(Capsules(torch.randn(2, 1152, 8), torch.ones(2, 1152))).poses.shape
-    torch.Size([2, 10, 16])
+    Shape:
+        children: poses [B, in_caps, in_dim], activations [B, in_caps], or a grid of them; returns poses
+        [B, out_caps, out_dim], activations [B, out_caps].
+
+    Raises:
+        ConfigError: If a size is not positive, the routing takes no bias, or it has no such backend.
+
+    Example:
+        >>> layer = CapsLinear(1152, 10, in_dim=8, out_dim=16, routing="dynamic")
+        >>> layer(Capsules(torch.randn(2, 1152, 8), torch.ones(2, 1152))).poses.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(
@@ -40,20 +50,18 @@ class CapsLinear(nn.Module):
         in_dim: int,
         out_dim: int,
         *,
-        routing: Router | str | Mapping[str, Any] | None = None,
+        routing: RoutingSpec | None = None,
         bias: bool = False,
-        backend: Backend = "auto",
+        backend: str = "auto",
     ) -> None:
         super().__init__()
-        check_counts(in_caps=1 if in_caps is None else in_caps, out_caps=out_caps, in_dim=in_dim, out_dim=out_dim)
+        check_positive(in_caps=1 if in_caps is None else in_caps, out_caps=out_caps, in_dim=in_dim, out_dim=out_dim)
         self.in_caps = in_caps
         self.routing = make_router("dynamic" if routing is None else routing)
         if bias and not self.routing.takes_bias:
-            raise ConfigError(
-                f"bias: expected False with {type(self.routing).__name__}, got True (that routing has no place for it)"
-            )
-        check_backend(backend, self.routing.algorithm)
-        self.backend: Backend = backend
+            raise ConfigError(f"bias: expected False with {type(self.routing).__name__}, got True (it takes no bias)")
+        self.routing.contract.check_backend(backend)
+        self.backend = backend
         self.routing.prepare(in_caps, out_caps, in_dim, out_dim)
         shape = (out_caps, in_dim, out_dim) if in_caps is None else (in_caps, out_caps, in_dim, out_dim)
         self.weight = nn.Parameter(torch.empty(shape))  # [I, J, P, D]
@@ -61,18 +69,42 @@ class CapsLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew: deviation 0.1, and 0.1 for the bias, the start values of the released code."""
+        """Draw the weight with standard deviation 0.1 and set the bias to 0.1, as the released code does."""
         nn.init.trunc_normal_(self.weight, std=0.1, a=-0.2, b=0.2)
         if self.bias is not None:
             nn.init.constant_(self.bias, 0.1)
 
     def forward(self, children: Capsules) -> Capsules:
+        """Route the children to the parents.
+
+        Args:
+            children: The lower capsules.
+
+        Shape:
+            children: [B, in_caps, in_dim] or [B, H, W, I, in_dim]; returns [B, out_caps, out_dim].
+
+        Returns:
+            The parents.
+
+        Raises:
+            ShapeError: If the children do not fit the weight.
+        """
         return self.routing.route(self._flat(children), self.weight, bias=self.bias, backend=self.backend)
 
-    def trace(self, children: Capsules) -> Trace:
-        """Route with every iteration kept."""
+    def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
+        """Route with the reference and keep every iteration.
+
+        Args:
+            children: The lower capsules.
+            coupling: `uniform` gives every parent the same share of a child in all iterations.
+            iters: Number of iterations instead of the router's own.
+
+        Returns:
+            The iterations, stacked along a first axis R.
+        """
         children = self._flat(children)
-        return self.routing.trace(vote(children.poses, self.weight), children, bias=self.bias)
+        votes = vote(children.poses, self.weight)  # [B, I, J, D]
+        return self.routing.trace(votes, children, bias=self.bias, coupling=coupling, iters=iters)
 
     def extra_repr(self) -> str:
         in_dim, out_dim = self.weight.shape[-2:]

@@ -1,4 +1,4 @@
-"""Losses: what the lengths of the class capsules and the reconstruction are held to."""
+"""Losses of class capsules and of reconstructions."""
 
 from __future__ import annotations
 
@@ -17,35 +17,47 @@ Scale = Literal["paper", "released"]
 LOSSES: Registry[type[nn.Module]] = Registry("loss")
 
 
-def presence(labels: Tensor, like: Tensor) -> Tensor:
-    """Which classes are there, as [B, J] of zeros and ones.
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """Encode class numbers [...] as booleans [..., J]; unlike `F.one_hot` it does not read values, so vmap works."""
+    return labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)
 
-    From class numbers [B], or [B, 2] where two classes are in one image, or from [B, J] as it is.
+
+def class_targets(labels: Tensor, like: Tensor) -> Tensor:
+    """Return 1 for the classes of each sample and 0 for the others, [B, J] as `like`.
+
+    Labels are class numbers [B], two class numbers per sample [B, 2], or targets [B, J], which are returned unchanged.
     """
     if labels.shape == like.shape:
         return labels.to(like.dtype)  # [B, J]
     two = labels.dim() == 2 and labels.shape[1] == 2 and labels.dtype == torch.int64
     if labels.shape[:1] != like.shape[:1] or not (labels.dim() == 1 or two):
         raise ShapeError(
-            f"labels: expected {tuple(like.shape[:1])} class numbers or {tuple(like.shape)} presences, "
+            f"labels: expected {tuple(like.shape[:1])} class numbers or {tuple(like.shape)} targets, "
             f"got {tuple(labels.shape)}"
         )
-    there = F.one_hot(labels, like.shape[1]).to(like.dtype)
-    return there.amax(dim=1) if two else there  # [B, J]
+    targets = one_hot(labels, like.shape[1])
+    return (targets.any(dim=1) if two else targets).to(like.dtype)  # [B, J]
 
 
 @LOSSES.register("margin")
 class MarginLoss(nn.Module):
-    """Each class capsule long when its class is there, short when not.
+    """Margin loss: the capsule of a class is long if the class is present and short otherwise.
 
-    L_k = T_k max(0, present - a_k)^2 + absent_weight (1 - T_k) max(0, a_k - absent)^2, summed over classes, mean over
-    the batch (Sabour et al. 2017, eq. 4). Labels are class numbers [B]; where several classes are in one image
-    they are the numbers of two, [B, 2], or presences [B, J].
+    L_k = T_k max(0, present - a_k)^2 + absent_weight (1 - T_k) max(0, a_k - absent)^2, summed over the classes, mean
+    over the batch (Sabour et al. 2017, eq. 4).
 
-    >>> import torch
-    >>> caps = Capsules(torch.zeros(1, 2, 4), torch.tensor([[0.9, 0.1]]))
-    >>> MarginLoss()(caps, torch.tensor([0]))
-    tensor(0.)
+    Args:
+        present: Lowest activation without loss of a class that is present.
+        absent: Highest activation without loss of a class that is absent.
+        absent_weight: Weight of absent classes.
+
+    Shape:
+        capsules: activations [B, J]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
+
+    Example:
+        >>> caps = Capsules(torch.zeros(1, 2, 4), torch.tensor([[0.9, 0.1]]))
+        >>> MarginLoss()(caps, torch.tensor([0]))
+        tensor(0.)
     """
 
     def __init__(self, *, present: float = 0.9, absent: float = 0.1, absent_weight: float = 0.5) -> None:
@@ -55,67 +67,117 @@ class MarginLoss(nn.Module):
         self.absent_weight = absent_weight
 
     def forward(self, capsules: Capsules, labels: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            capsules: The class capsules.
+            labels: The classes of each sample.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If the labels do not fit the capsules.
+        """
         activations = capsules.activations  # [B, J]
-        there = presence(labels, activations)  # [B, J]
-        missing = F.relu(self.present - activations).square()  # [B, J]
-        excess = F.relu(activations - self.absent).square()  # [B, J]
-        margin = there * missing + self.absent_weight * (1 - there) * excess  # [B, J]
+        targets = class_targets(labels, activations)  # [B, J]
+        too_short = F.relu(self.present - activations).square()  # [B, J]
+        too_long = F.relu(activations - self.absent).square()  # [B, J]
+        margin = targets * too_short + self.absent_weight * (1 - targets) * too_long  # [B, J]
         return margin.sum(dim=-1).mean()
 
 
 @LOSSES.register("cross_entropy")
 class CrossEntropyLoss(nn.Module):
-    """Cross-entropy for networks whose class capsules have one dimension, the score: -log softmax(scores)_label.
+    """Cross-entropy of class capsules with one dimension, the score: -log softmax(scores)_label.
 
-    Where several classes are there, it is the mean over them; an image of no class adds nothing.
+    With several classes per sample it is the mean over them. A sample without a class adds nothing.
 
-    >>> import torch
-    >>> caps = Capsules(torch.zeros(1, 2, 1), torch.full((1, 2), 0.5))
-    >>> CrossEntropyLoss()(caps, torch.tensor([0]))
-    tensor(0.6931)
+    Shape:
+        capsules: poses [B, J, 1]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
+
+    Example:
+        >>> caps = Capsules(torch.zeros(1, 2, 1), torch.full((1, 2), 0.5))
+        >>> CrossEntropyLoss()(caps, torch.tensor([0]))
+        tensor(0.6931)
     """
 
     def forward(self, capsules: Capsules, labels: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            capsules: The class capsules.
+            labels: The classes of each sample.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If the poses have more than one dimension or the labels do not fit.
+        """
         scores = capsules.poses.squeeze(-1)  # [B, J]
         if scores.dim() != 2:
             raise ShapeError(f"poses: expected [B, J, 1], one score per class, got {tuple(capsules.poses.shape)}")
-        there = presence(labels, scores)  # [B, J]
-        return F.cross_entropy(scores, there / there.sum(dim=-1, keepdim=True).clamp(min=1))
+        targets = class_targets(labels, scores)  # [B, J]
+        return F.cross_entropy(scores, targets / targets.sum(dim=-1, keepdim=True).clamp(min=1))
 
 
 @LOSSES.register("likelihood")
 class LikelihoodLoss(nn.Module):
-    """Minus the logarithm of the true class's share of all activations: cross-entropy for capsules.
+    """Negative log of the true class's share of all activations: cross-entropy for capsules with poses of any size.
 
-    -log(a_label / sum_k a_k), mean over the batch, where the class capsules have poses of any size; their activations
-    may be a softmax or not. Where several classes are there, it is the mean over them.
+    -log(a_label / sum_k a_k), mean over the batch. With several classes per sample it is the mean over them.
 
-    >>> import torch
-    >>> caps = Capsules(torch.zeros(1, 2, 16), torch.full((1, 2), 0.5))
-    >>> LikelihoodLoss()(caps, torch.tensor([0]))
-    tensor(0.6931)
+    Shape:
+        capsules: activations [B, J]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
+
+    Example:
+        >>> caps = Capsules(torch.zeros(1, 2, 16), torch.full((1, 2), 0.5))
+        >>> LikelihoodLoss()(caps, torch.tensor([0]))
+        tensor(0.6931)
     """
 
     def forward(self, capsules: Capsules, labels: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            capsules: The class capsules.
+            labels: The classes of each sample.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If the labels do not fit the capsules.
+        """
         activations = capsules.activations  # [B, J]
-        there = presence(labels, activations)  # [B, J]
-        # Down to the smallest number the gradient of the logarithm is finite, and a softmax before it takes it back.
+        targets = class_targets(labels, activations)  # [B, J]
+        # Down to the smallest number the gradient of the logarithm is finite, and a softmax before it cancels it.
         tiny = torch.finfo(activations.dtype).tiny
         total = activations.sum(dim=-1, keepdim=True).clamp(min=tiny)  # [B, 1]
         logs = activations.clamp(min=tiny).log() - total.log()  # [B, J]
-        return -(there * logs).sum(dim=-1).div(there.sum(dim=-1).clamp(min=1)).mean()
+        return -(targets * logs).sum(dim=-1).div(targets.sum(dim=-1).clamp(min=1)).mean()
 
 
 class ReconstructionLoss(nn.Module):
     """Squared pixel errors, summed over an image, mean over the batch, times a weight.
 
-    scale="paper": 0.0005 * SSE, beside a margin loss that is summed over the classes (Sabour et al. 2017, section 4.1).
-    scale="released": the released code halves the margin and averages it over the classes, but not the reconstruction;
-    in the units of `MarginLoss` its reconstruction weighs 2 * num_classes times more.
+    Args:
+        weight: Weight of the squared error.
+        scale: `paper` is 0.0005 * SSE beside a margin loss that is summed over the classes (Sabour et al. 2017, section
+            4.1). `released` is the ratio of the released code, whose margin loss is the mean over the classes and half
+            as large: 2 * num_classes times as much here.
+        num_classes: Number of classes, for `released`.
 
-    >>> import torch
-    >>> ReconstructionLoss(weight=1.0)(torch.zeros(2, 1, 2, 2), torch.ones(2, 1, 2, 2))
-    tensor(4.)
+    Shape:
+        reconstruction and images: [B, C, H, W]; returns a scalar.
+
+    Raises:
+        ConfigError: If `scale` is unknown.
+
+    Example:
+        >>> ReconstructionLoss(1.0)(torch.zeros(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+        tensor(4.)
     """
 
     def __init__(self, weight: float = 0.0005, *, scale: Scale = "paper", num_classes: int = 10) -> None:
@@ -125,6 +187,18 @@ class ReconstructionLoss(nn.Module):
         self.weight = weight if scale == "paper" else weight * 2 * num_classes
 
     def forward(self, reconstruction: Tensor, images: Tensor) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            reconstruction: The decoder's images.
+            images: The original images.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If the two have different shapes.
+        """
         if reconstruction.shape != images.shape:
             raise ShapeError(f"reconstruction: expected {tuple(images.shape)}, got {tuple(reconstruction.shape)}")
         return self.weight * (reconstruction - images).square().flatten(1).sum(dim=-1).mean()

@@ -1,4 +1,4 @@
-"""Primary capsules: from the channels of a convolution to the first poses."""
+"""Primary capsules: from feature maps to the first poses."""
 
 from __future__ import annotations
 
@@ -6,33 +6,74 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
-from torchcaps.nn._counts import check_counts
-from torchcaps.ops import squash
+from torchcaps.nn._validation import check_positive
+from torchcaps.ops.squash import SquashForm, check_squash
+from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.types import Capsules
 
 
 class PrimaryCaps2d(nn.Module):
-    """A convolution whose channels, at each position, are read as capsules.
+    """Primary capsules: a convolution whose channels are read as poses.
 
-    The `dim` channels of one type at one position make one pose: squash(conv(x)). features [B, C, H, W] give a grid of
-    capsules, poses [B, H', W', caps, dim], activations [B, H', W', caps] (Sabour et al. 2017, section 4).
+    The `dim` channels of one type at one position are one pose, squash(conv(x)); its length is the activation (Sabour
+    et al. 2017, section 4).
 
-    >>> PrimaryCaps2d(256, 32, 8, kernel_size=9, stride=2)(torch.zeros(1, 256, 20, 20)).flatten().poses.shape
-    torch.Size([1, 1152, 8])
+    Args:
+        in_channels: Number of channels of the features.
+        caps: Number of types of capsules.
+        dim: Pose size.
+        kernel_size: Size of the convolution's kernel.
+        stride: Stride of the convolution.
+        squash: Form of the squash; see `ops.squash`.
+
+    Shape:
+        features: [B, C, H, W]; returns poses [B, H', W', caps, dim], activations [B, H', W', caps].
+
+    Raises:
+        ConfigError: If a size is not positive or `squash` is unknown.
+
+    Example:
+        >>> PrimaryCaps2d(256, 32, 8, kernel_size=9, stride=2)(torch.zeros(1, 256, 20, 20)).flatten().poses.shape
+        torch.Size([1, 1152, 8])
     """
 
-    def __init__(self, in_channels: int, caps: int, dim: int, kernel_size: int = 9, stride: int = 2) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        caps: int,
+        dim: int,
+        kernel_size: int = 9,
+        stride: int = 2,
+        *,
+        squash: SquashForm = "standard",
+    ) -> None:
         super().__init__()
-        check_counts(in_channels=in_channels, caps=caps, dim=dim)
+        check_squash(squash)
+        check_positive(in_channels=in_channels, caps=caps, dim=dim)
         self.caps = caps
         self.dim = dim
+        self.squash: SquashForm = squash
         self.conv = nn.Conv2d(in_channels, caps * dim, kernel_size, stride)
 
     def forward(self, features: Tensor) -> Capsules:
+        """Compute the capsules of feature maps.
+
+        Args:
+            features: Feature maps.
+
+        Shape:
+            features: [B, C, H, W]; returns poses [B, H', W', caps, dim], activations [B, H', W', caps].
+
+        Returns:
+            A grid of capsules.
+
+        Raises:
+            ShapeError: If the features have another number of axes.
+        """
         if features.dim() != 4:
             raise ShapeError(f"features: expected [B, C, H, W], got {tuple(features.shape)} ({features.dim()} axes)")
         channels = self.conv(features)  # [B, caps*dim, H', W']
         # One copy, or none after a channels-last convolution: squashing poses whose numbers lie apart costs more.
         poses = channels.permute(0, 2, 3, 1).contiguous().unflatten(-1, (self.caps, self.dim))  # [B, H', W', caps, dim]
-        poses = squash(poses)  # [B, H', W', caps, dim]
+        poses = apply_squash(poses, form=self.squash)  # [B, H', W', caps, dim]
         return Capsules(poses, torch.linalg.vector_norm(poses, dim=-1))

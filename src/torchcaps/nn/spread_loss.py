@@ -1,8 +1,7 @@
-"""The spread loss of matrix capsules, whose margin grows while a network learns."""
+"""The spread loss of matrix capsules, whose margin grows during training."""
 
 from __future__ import annotations
 
-import math
 from typing import Literal, get_args
 
 import torch
@@ -10,31 +9,51 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn.losses import LOSSES
+from torchcaps.nn.losses import LOSSES, one_hot
 from torchcaps.types import Capsules
 
 Growth = Literal["linear", "released"]
 STEPS, START, END = 10000, 0.2, 0.9
 
 
+@LOSSES.register("spread")
 class SpreadLoss(nn.Module):
-    """The true class more active than every other by a margin m.
+    """Spread loss: the true class is more active than every other by a margin m, which grows during training.
 
-    sum over i != t of max(0, m - (a_t - a_i))^2, mean over the batch (Hinton et al. 2018, eq. 3). The margin grows from
-    0.2 to 0.9: `linear` in a number of steps, or as in the released code, 0.2 + 0.79 sigmoid(min(10, n/50000 - 4)) at
-    step n. A step is a call in training mode; `step` counts them and is part of the state, so that a resumed run keeps
-    its margin. Labels are class numbers [B].
+    sum over i != t of max(0, m - (a_t - a_i))^2, mean over the batch (Hinton et al. 2018, eq. 3). A step is a call in
+    training mode; the buffer `step` counts them, so that a resumed run keeps its margin.
 
-    >>> caps = Capsules(torch.zeros(1, 2, 4), torch.tensor([[0.6, 0.5]]))
-    >>> loss = SpreadLoss(steps=100)
-    >>> loss(caps, torch.tensor([0])), round(loss.margin, 3)
-    (tensor(0.0100), 0.207)
+    Args:
+        growth: `linear` grows the margin from `start` to `end` in `steps` steps; `released` is the schedule of the
+            released code, 0.2 + 0.79 sigmoid(min(10, n/50000 - 4)) at step n.
+        steps: Number of steps of linear growth.
+        start: First margin of linear growth.
+        end: Last margin of linear growth.
+        mean_over_classes: Divide the sum by the number of classes, as in the released code.
+
+    Shape:
+        capsules: activations [B, J]; labels: class numbers [B]; returns a scalar.
+
+    Raises:
+        ConfigError: If an option is unknown or out of range.
+
+    Example:
+        >>> caps = Capsules(torch.zeros(1, 2, 4), torch.tensor([[0.6, 0.5]]))
+        >>> loss = SpreadLoss(steps=100)
+        >>> loss(caps, torch.tensor([0])), round(float(loss.margin), 3)
+        (tensor(0.0100), 0.207)
     """
 
     step: Tensor
 
     def __init__(
-        self, *, growth: Growth = "linear", steps: int = STEPS, start: float = START, end: float = END
+        self,
+        *,
+        growth: Growth = "linear",
+        steps: int = STEPS,
+        start: float = START,
+        end: float = END,
+        mean_over_classes: bool = False,
     ) -> None:
         super().__init__()
         if growth not in get_args(Growth):
@@ -47,29 +66,40 @@ class SpreadLoss(nn.Module):
         self.steps = steps
         self.start = start
         self.end = end
+        self.mean_over_classes = mean_over_classes
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @property
-    def margin(self) -> float:
-        """The margin at the present step."""
-        step = int(self.step)
+    def margin(self) -> Tensor:
+        """The margin of the present step, a scalar tensor: no value is read back from the device."""
+        # In float64 as the numbers of a Python program would be; Apple's devices have float32 only.
+        step = self.step.to(torch.float32 if self.step.device.type == "mps" else torch.float64)
         if self.growth == "released":
-            return 0.2 + 0.79 / (1 + math.exp(-min(10.0, step / 50000 - 4)))
-        return self.start + (self.end - self.start) * min(1.0, step / self.steps)
+            return 0.2 + 0.79 / (1 + (-(step / 50000 - 4).clamp(max=10)).exp())
+        return self.start + (self.end - self.start) * (step / self.steps).clamp(max=1)
 
     def forward(self, capsules: Capsules, labels: Tensor) -> Tensor:
+        """Compute the loss, and count a step in training mode.
+
+        Args:
+            capsules: The class capsules.
+            labels: The class of each sample.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If the labels do not fit the capsules.
+        """
         activations = capsules.activations  # [B, J]
         if labels.shape != activations.shape[:1]:
             raise ShapeError(
                 f"labels: expected {tuple(activations.shape[:1])} class numbers, got {tuple(labels.shape)}"
             )
-        margin = self.margin
+        margin = self.margin.to(activations.dtype)
         if self.training:
             self.step += 1
         true = activations.gather(1, labels.unsqueeze(1))  # [B, 1]
         short = F.relu(margin - (true - activations)).square()  # [B, J]
-        other = 1 - F.one_hot(labels, activations.shape[1]).to(short)  # [B, J]
-        return (short * other).sum(dim=-1).mean()
-
-
-LOSSES.add("spread", SpreadLoss)
+        short = short * ~one_hot(labels, activations.shape[1])  # [B, J]
+        return short.mean() if self.mean_over_classes else short.sum(dim=-1).mean()

@@ -1,48 +1,67 @@
-"""Pure functions of tensors: squashing, voting, routing. No parameters, no modules, no global state."""
+"""Pure functions of tensors: squashing, voting, routing.
 
-from torchcaps.ops._steps import ROUTINGS, Step, parent_softmax, trace
-from torchcaps.ops.attention import attention_routing, attention_steps
+`route` and `route_conv` route children through a weight with the fastest available kernel; `<name>_routing` and `trace`
+run a reference on votes. Every subpackage registers one algorithm in `ROUTINGS`.
+"""
+
+import importlib
+import pkgutil
+
+from torchcaps.ops._backends import KernelStatus, fastest_backend, list_kernels, transforms_active
+from torchcaps.ops._iterations import ParentSoftmax, Step, last_step, parent_softmax, routing_of
+from torchcaps.ops._route import route, route_conv, trace
+from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
+from torchcaps.ops.attention import attention_routing
 from torchcaps.ops.conv import Window, receptive_centres
-from torchcaps.ops.dynamic import dynamic_routing, dynamic_steps
-from torchcaps.ops.em import em_routing, em_steps
-from torchcaps.ops.kmeans import kmeans_routing, kmeans_steps
-from torchcaps.ops.kuramoto import kuramoto_routing, kuramoto_steps
-from torchcaps.ops.self_attention import self_attention_routing, self_attention_steps
-from torchcaps.ops.self_routing import self_routing, self_routing_steps
-from torchcaps.ops.squash import squash
-from torchcaps.ops.uniform import random_routing, random_steps, uniform_routing, uniform_steps
-from torchcaps.ops.variational import Prior, variational_routing, variational_steps
+from torchcaps.ops.dynamic import dynamic_routing
+from torchcaps.ops.em import em_routing
+from torchcaps.ops.kmeans import kmeans_routing
+from torchcaps.ops.kuramoto import kuramoto_routing
+from torchcaps.ops.random import random_routing
+from torchcaps.ops.self_attention import self_attention_routing
+from torchcaps.ops.self_routing import self_routing
+from torchcaps.ops.squash import SquashForm, squash, squashed_length
+from torchcaps.ops.uniform import uniform_routing
+from torchcaps.ops.variational import Prior, variational_routing
 from torchcaps.ops.votes import matrix_vote, vote
 
-ROUTINGS.add("dynamic", dynamic_steps)
-ROUTINGS.add("em", em_steps)
-ROUTINGS.add("kuramoto", kuramoto_steps)
-ROUTINGS.add("random", random_steps)
-ROUTINGS.add("self_routing", self_routing_steps)
-ROUTINGS.add("uniform", uniform_steps)
-ROUTINGS.add("variational", variational_steps)
-ROUTINGS.add("kmeans", kmeans_steps)
-ROUTINGS.add("attention", attention_steps)
-ROUTINGS.add("self_attention", self_attention_steps)
+# A new algorithm is registered by its folder alone.
+for _package in pkgutil.iter_modules(__path__):
+    if _package.ispkg:
+        importlib.import_module(f"{__name__}.{_package.name}")
 
 __all__ = [
     "ROUTINGS",
+    "Kernel",
+    "KernelStatus",
+    "ParentSoftmax",
     "Prior",
+    "Routing",
+    "SquashForm",
     "Step",
     "Window",
     "attention_routing",
     "dynamic_routing",
     "em_routing",
+    "fastest_backend",
     "kmeans_routing",
     "kuramoto_routing",
+    "last_step",
+    "list_kernels",
     "matrix_vote",
     "parent_softmax",
     "random_routing",
     "receptive_centres",
+    "register_routing",
+    "route",
+    "route_conv",
+    "routing_of",
     "self_attention_routing",
     "self_routing",
     "squash",
+    "squashed_length",
     "trace",
+    "transforms_active",
     "uniform_routing",
     "variational_routing",
     "vote",

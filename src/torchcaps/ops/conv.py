@@ -1,7 +1,8 @@
-"""Windows over a grid of capsules: which children a parent sees, and between which parents a child chooses."""
+"""Windows over a grid of capsules: which children a parent sees, and which parents compete for a child."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,33 +12,46 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import parent_softmax
+from torchcaps.ops._iterations import Background, parent_softmax
 from torchcaps.ops.votes import matrix_vote, vote
 from torchcaps.types import Capsules
 
-Competition = Literal["global", "local"]
+Competition = Literal["global", "local", "positions"]
 PoseKind = Literal["matrix", "vector"]
 Size = tuple[int, int]
 
 
 def check_pose(pose: str) -> None:
-    """Raise unless it is a kind of pose."""
+    """Raise ConfigError unless `pose` is a kind of pose."""
     if pose not in get_args(PoseKind):
         raise ConfigError(f"pose: expected one of {', '.join(get_args(PoseKind))}, got '{pose}'")
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """A kernel that moves over a grid of children; at each of its positions stand the same J parents.
+    """A kernel that moves over a grid of children; every position has the same J parents.
 
-    With competition 'global' a child divides itself among all parents at all positions that see it (Hinton et al.
-    2018, section 4); with 'local' it does so at each position anew, as if it were a child there alone. `pose` says how
-    a child votes: by `matrix_vote` or by `vote`. `offsets` [K*K, 2] are added to the first two entries of the votes
-    from each place of the kernel.
+    Args:
+        grid: Height and width of the grid of children.
+        kernel: Height and width of the kernel.
+        stride: Step of the kernel.
+        competition: Parents that compete for a child. `global`: all parents at all positions that see it (Hinton et al.
+            2018, section 4). `local`: the parents of each position by themselves. `positions`: the positions, for each
+            type of parent by itself, as in the authors' released program.
+        pose: `matrix` votes by `matrix_vote`, `vector` by `vote`.
+        offsets: Added to the first two entries of the votes from each place of the kernel.
 
-    >>> window = Window(grid=(14, 14), kernel=(3, 3), stride=2)
-    >>> window.positions
-    (6, 6)
+    Shape:
+        offsets: [K*K, 2].
+
+    Raises:
+        ConfigError: If an option is unknown or out of range.
+        ShapeError: If the grid is smaller than the kernel.
+
+    Example:
+        >>> window = Window(grid=(14, 14), kernel=(3, 3), stride=2)
+        >>> window.positions
+        (6, 6)
     """
 
     grid: Size
@@ -62,22 +76,42 @@ class Window:
 
     @property
     def positions(self) -> Size:
-        """How many positions the kernel has along height and width."""
+        """Number of positions of the kernel along height and width."""
         height, width = ((side - size) // self.stride + 1 for side, size in zip(self.grid, self.kernel, strict=True))
         return height, width
 
-    def load(self, types: int, parents: int) -> float:
-        """How many children fall to a parent on average, where each position has so many parents."""
+    def children_per_parent(self, types: int, parents: int) -> float:
+        """Compute the average number of children per parent.
+
+        Args:
+            types: Number of types of children.
+            parents: Number of types of parents.
+
+        Returns:
+            The average, which counts a child once for all parents that compete for it.
+        """
         places = self.kernel[0] * self.kernel[1]
         if self.competition == "local":
             return types * places / parents
         seen = 1
         for count, size in zip(self.positions, self.kernel, strict=True):
             seen *= (count - 1) * min(self.stride, size) + size
-        return types * seen / (self.positions[0] * self.positions[1] * parents)
+        # A child belongs once to all types of parents together, or once to each of them.
+        whole = parents if self.competition == "global" else 1
+        return types * seen / (self.positions[0] * self.positions[1] * whole)
 
     def gather(self, children: Capsules) -> Capsules:
-        """The children at each position as a set of their own: [B, H, W, I, P] becomes [B*H'*W', K*K*I, P]."""
+        """Gather the children under the kernel at every position.
+
+        Args:
+            children: A grid of capsules.
+
+        Shape:
+            children: [B, H, W, I, P]; returns [B*H'*W', K*K*I, P].
+
+        Returns:
+            One set of children per position.
+        """
         poses = self._unfold(children.poses)  # [B, H', W', I, P, K, K]
         poses = poses.permute(0, 1, 2, 5, 6, 3, 4).flatten(3, 5).flatten(0, 2)  # [B*H'*W', K*K*I, P]
         activations = self._unfold(children.activations)  # [B, H', W', I, K, K]
@@ -85,10 +119,22 @@ class Window:
         return Capsules(poses, activations)
 
     def votes(self, poses: Tensor, weight: Tensor, presence: Tensor | None = None) -> Tensor:
-        """What the gathered children [B*H'*W', K*K*I, P] vote, [B*H'*W', K*K*I, J, D].
+        """Compute the votes of gathered children.
 
-        weight is [K*K*I, J, p, p] for matrices, [K*K*I, J, P, D] for vectors, or [I, ...] shared by all places of the
-        kernel. With `presence` [B*H'*W', K*K*I] a child that is half there adds half of its offset.
+        Args:
+            poses: Poses of the children, from `gather`.
+            weight: One matrix per place of the kernel, type and parent, or per type and parent, shared by all places.
+            presence: Factor on the offset of each child.
+
+        Shape:
+            poses: [B*H'*W', K*K*I, P]; weight: [K*K*I, J, p, p] for matrices, [K*K*I, J, P, D] for vectors, or
+            [I, ...]; presence: [B*H'*W', K*K*I]; returns [B*H'*W', K*K*I, J, D].
+
+        Returns:
+            The votes.
+
+        Raises:
+            ShapeError: If poses and weight do not fit.
         """
         if self.pose == "matrix":
             votes = matrix_vote(poses, weight)  # [B*H'*W', K*K*I, J, D]
@@ -100,49 +146,74 @@ class Window:
         offsets = offsets.repeat_interleave(votes.shape[1] // len(offsets), dim=0).unsqueeze(1)  # [K*K*I, 1, D]
         return votes + (offsets if presence is None else presence[..., None, None] * offsets)
 
-    def spread(self, parents: Capsules) -> Capsules:
-        """The parents of all positions as a grid: [B*H'*W', J, D] becomes [B, H', W', J, D]."""
+    def unflatten_grid(self, parents: Capsules) -> Capsules:
+        """Arrange the parents of all positions as a grid.
+
+        Args:
+            parents: One set of parents per position.
+
+        Shape:
+            parents: [B*H'*W', J, D]; returns [B, H', W', J, D].
+
+        Returns:
+            The grid.
+        """
         size = (-1, *self.positions)
         return Capsules(parents.poses.unflatten(0, size), parents.activations.unflatten(0, size))
 
-    def softmax(self, logits: Tensor, /, *, leaky: bool = False) -> Tensor:
-        """Softmax over the parents that compete for a child.
+    def softmax(self, logits: Tensor, /, *, background: Background = None) -> Tensor:
+        """Softmax over the parents that compete for a child; see `competition`.
 
-        logits [B*H'*W', K*K*I, J] give coupling of the same shape, which sums to 1 over all parents that see a child.
-        leaky adds one more parent with logit 0 for each child.
+        Args:
+            logits: One number per child that a position sees and parent there.
+            background: The logit of belonging to no parent; without it, a child belongs to its parents wholly.
+
+        Shape:
+            logits: [B*H'*W', K*K*I, J]; returns the same shape.
+
+        Returns:
+            The coupling. Over all parents that see a child it sums to 1 ('global'), to 1 at each position ('local') or
+            to 1 for each type of parent ('positions'), or to less with a background.
         """
         if self.competition == "local":
-            return parent_softmax(logits, leaky=leaky)
-        rows, columns = self.positions
-        seen = self._seen(logits.device)  # [H'*W'*K*K]
-        at_position = logits.logsumexp(dim=-1)  # [B*H'*W', K*K*I]
-        at_position = at_position.reshape(-1, len(seen), logits.shape[1] // (self.kernel[0] * self.kernel[1]))
-        batch, _, types = at_position.shape
+            return parent_softmax(logits, background=background)
+        seen = self._grid_index(logits.device)  # [H'*W'*K*K]
+        # One number per competition that a child takes part in: M = I where all types compete, I*J where each does.
+        own = logits if self.competition == "positions" else logits.logsumexp(dim=-1, keepdim=True)
+        shape = own.shape  # [B*H'*W', K*K*I, J or 1]
+        own = own.reshape(-1, len(seen), math.prod(shape[1:]) // math.prod(self.kernel))  # [B, H'*W'*K*K, M]
         # The largest value of each child is taken out before the sum, as any log-sum-exp does.
-        top = at_position.new_full((batch, self.grid[0] * self.grid[1], types), 0.0 if leaky else -torch.inf)
-        index = seen[None, :, None].expand_as(at_position)
-        top = top.scatter_reduce(1, index, at_position.detach(), "amax")  # [B, H*W, I]
-        total = (-top).exp() if leaky else torch.zeros_like(top)  # [B, H*W, I]
-        total = total.index_add(1, seen, (at_position - top[:, seen]).exp())  # [B, H*W, I]
-        normaliser = top[:, seen] + total[:, seen].log()  # [B, H'*W'*K*K, I]
-        return (logits - normaliser.reshape(batch * rows * columns, logits.shape[1], 1)).exp()  # [B*H'*W', K*K*I, J]
+        none = background.detach() if isinstance(background, Tensor) else background
+        top = own.new_zeros(len(own), math.prod(self.grid), own.shape[2]) + (-torch.inf if none is None else none)
+        index = seen[None, :, None].expand_as(own)
+        top = top.scatter_reduce(1, index, own.detach(), "amax")  # [B, H*W, M]
+        total = torch.zeros_like(top) if background is None else (background - top).exp()  # [B, H*W, M]
+        total = total.index_add(1, seen, (own - top[:, seen]).exp())  # [B, H*W, M]
+        normaliser = top[:, seen] + total[:, seen].log()  # [B, H'*W'*K*K, M]
+        return (logits - normaliser.reshape(shape)).exp()  # [B*H'*W', K*K*I, J]
 
     def _unfold(self, grid: Tensor) -> Tensor:
         return grid.unfold(1, self.kernel[0], self.stride).unfold(2, self.kernel[1], self.stride)
 
-    def _seen(self, device: torch.device) -> Tensor:
-        """Which place of the grid, row by row, each place of the kernel falls on at each position."""
+    def _grid_index(self, device: torch.device) -> Tensor:
+        """Return the place of the grid, row by row, under each place of the kernel at each position."""
         places = torch.arange(self.grid[0] * self.grid[1], device=device).view(1, *self.grid)
         return self._unfold(places).flatten()  # [H'*W'*K*K]
 
 
 def receptive_centres(size: int, convs: Sequence[tuple[int, int]]) -> list[float]:
-    """Where in the image, along one axis, the centre of each position's receptive field lies, from 0 to 1.
+    """Compute the centres of the receptive fields of all positions along one axis of an image.
 
-    `convs` are (kernel, stride) from the image upwards, all without padding. The centre of pixel n is (n + 0.5) / size.
+    Args:
+        size: Number of pixels along the axis. The centre of pixel n is (n + 0.5) / size.
+        convs: (kernel, stride) of the convolutions from the image upwards, all without padding.
 
-    >>> receptive_centres(8, [(2, 2)])
-    [0.125, 0.375, 0.625, 0.875]
+    Returns:
+        The centres, from 0 to 1.
+
+    Example:
+        >>> receptive_centres(8, [(2, 2)])
+        [0.125, 0.375, 0.625, 0.875]
     """
     first, step, places = 0.5, 1, size
     for kernel, stride in convs:

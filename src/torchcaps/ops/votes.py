@@ -1,4 +1,4 @@
-"""Votes: what each child says about the pose of each parent."""
+"""Votes: the prediction of every child for the pose of every parent."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from torchcaps.errors import ShapeError
 
 
 def check_votes(votes: Tensor) -> None:
-    """Raise unless votes are [B, I, J, D]."""
+    """Raise ShapeError unless votes are [B, I, J, D]."""
     if votes.dim() != 4:
         raise ShapeError(f"votes: expected [B, I, J, D], got {tuple(votes.shape)} ({votes.dim()} axes)")
 
 
 def check_activations(activations: Tensor, votes: Tensor) -> None:
-    """Raise unless activations are [B, I], one for each child of votes [B, I, J, D]."""
+    """Raise ShapeError unless activations are [B, I], one for each child of votes [B, I, J, D]."""
     if activations.shape != votes.shape[:2]:
         raise ShapeError(f"activations: expected {tuple(votes.shape[:2])}, got {tuple(activations.shape)}")
 
 
 def check_bias(bias: Tensor | None, votes: Tensor) -> None:
-    """Raise unless there is no bias, or it is [J, D] as the parents of votes [B, I, J, D] are."""
+    """Raise ShapeError unless there is no bias, or it is [J, D] for votes [B, I, J, D]."""
     if bias is not None and bias.shape != votes.shape[2:]:
         raise ShapeError(f"bias: expected {tuple(votes.shape[2:])}, got {tuple(bias.shape)}")
 
 
+def check_parent_bias(bias: Tensor | None, weight: Tensor) -> None:
+    """Raise ShapeError unless there is no bias, or it is [J, D] for a weight [..., J, P, D]."""
+    if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
+        raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
+
+
 def check_poses_and_weight(poses: Tensor, weight: Tensor) -> None:
-    """Raise unless poses [B, I, P] and weight [I, J, P, D], or a shared weight [J, P, D], belong together."""
+    """Raise ShapeError unless poses [B, I, P] and weight [I, J, P, D], or a shared weight [J, P, D], fit."""
     if poses.dim() != 3:
         raise ShapeError(f"poses: expected [B, I, P], got {tuple(poses.shape)} ({poses.dim()} axes)")
     if weight.dim() not in (3, 4):
@@ -43,13 +49,24 @@ def check_poses_and_weight(poses: Tensor, weight: Tensor) -> None:
 
 
 def vote(poses: Tensor, weight: Tensor) -> Tensor:
-    """Every child's prediction of every parent's pose.
+    """Compute the votes of vector capsules, votes_ij = poses_i weight_ij (Sabour et al. 2017, eq. 2).
 
-    votes_ij = poses_i weight_ij (Sabour et al. 2017, eq. 2): poses [B, I, P] and weight [I, J, P, D] give
-    votes [B, I, J, D]. A weight [J, P, D] is shared by all children, so that their number is free.
+    Args:
+        poses: Poses of the children.
+        weight: One matrix per child and parent, or one per parent that all children share.
 
-    >>> vote(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).shape
-    torch.Size([2, 5, 10, 16])
+    Shape:
+        poses: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; returns [B, I, J, D].
+
+    Returns:
+        The votes.
+
+    Raises:
+        ShapeError: If poses and weight do not fit.
+
+    Example:
+        >>> vote(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).shape
+        torch.Size([2, 5, 10, 16])
     """
     check_poses_and_weight(poses, weight)
     if weight.dim() == 3:
@@ -58,14 +75,27 @@ def vote(poses: Tensor, weight: Tensor) -> Tensor:
 
 
 def matrix_vote(poses: Tensor, weight: Tensor) -> Tensor:
-    """Every child's prediction of every parent's pose matrix.
+    """Compute the votes of matrix capsules, votes_ij = poses_i weight_ij (Hinton et al. 2018, section 2).
 
-    votes_ij = poses_i weight_ij as a product of square matrices (Hinton et al. 2018, section 2): poses [B, I, P],
-    which are p x p matrices stored row by row, P = p*p, and weight [I, J, p, p] give votes [B, I, J, P]. A weight of
-    fewer children than there are, [I/n, J, p, p], is used n times: the same types at n places of a grid.
+    Poses are p x p matrices stored row by row, P = p*p.
 
-    >>> matrix_vote(torch.ones(2, 18, 16), torch.ones(9, 5, 4, 4)).shape
-    torch.Size([2, 18, 5, 16])
+    Args:
+        poses: Poses of the children.
+        weight: One matrix per child and parent. With fewer matrices than children, I/n, they are used n times: the
+            same types at n places of a grid.
+
+    Shape:
+        poses: [B, I, P]; weight: [I, J, p, p] or [I/n, J, p, p]; returns [B, I, J, P].
+
+    Returns:
+        The votes.
+
+    Raises:
+        ShapeError: If poses and weight do not fit.
+
+    Example:
+        >>> matrix_vote(torch.ones(2, 18, 16), torch.ones(9, 5, 4, 4)).shape
+        torch.Size([2, 18, 5, 16])
     """
     if poses.dim() != 3:
         raise ShapeError(f"poses: expected [B, I, P], got {tuple(poses.shape)} ({poses.dim()} axes)")

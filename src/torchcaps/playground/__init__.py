@@ -1,6 +1,6 @@
-"""The playground: a page on loopback that shows a capsule network think. Needs the extra `play`."""
+"""The playground: a local web page that shows how a capsule network works. Needs the extra `play`."""
 
-from torchcaps.playground.network import Network, open_network
-from torchcaps.playground.server import address_of, create_app, listen, serve
+from torchcaps.playground.network import PlaygroundNetwork, open_network
+from torchcaps.playground.server import create_app, serve
 
-__all__ = ["Network", "address_of", "create_app", "listen", "open_network", "serve"]
+__all__ = ["PlaygroundNetwork", "create_app", "open_network", "serve"]

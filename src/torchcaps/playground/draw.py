@@ -1,4 +1,4 @@
-"""The panel Draw: what the class capsules say to a picture, and what each of them sees in it."""
+"""The panel Draw: lengths and reconstructions of the class capsules for one image."""
 
 from __future__ import annotations
 
@@ -7,66 +7,83 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from torchcaps.data import to_float
-from torchcaps.playground.network import Network, Playing
-from torchcaps.playground.picture import Images, Request, Source, encode
+from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images
+from torchcaps.playground.network import NetworkDep, PlaygroundNetwork
 from torchcaps.types import Capsules
 
 router = APIRouter()
 
 
-class Look(Request):
-    """A picture to look at."""
+class DrawRequest(RequestModel):
+    """An image to classify."""
 
-    source: Source
+    source: ImageSource
 
 
-class Seen(BaseModel):
-    """The picture as the network got it, the length of each class capsule, and what each capsule alone draws."""
+class DrawResponse(BaseModel):
+    """The class capsules of an image.
 
-    image: Images
+    Attributes:
+        image: The input of the network.
+        activations: Length of each class capsule.
+        reconstructions: Decoder output of each class capsule alone; None without a decoder.
+    """
+
+    image: EncodedImages
     activations: list[float]
-    reconstructions: Images | None
+    reconstructions: EncodedImages | None
 
 
-class Range(Request):
-    """Some of the samples."""
+class SamplesRequest(RequestModel):
+    """A range of sample numbers."""
 
-    start: int = Field(default=0, ge=0, le=100_000)
-    count: int = Field(default=40, ge=1, le=100)
+    start: int = Field(default=0, ge=0, le=100_000, strict=True)
+    count: int = Field(default=40, ge=1, le=100, strict=True)
 
 
-class Samples(BaseModel):
-    """Images of the data with their classes."""
+class SamplesResponse(BaseModel):
+    """Images of the data set with their labels."""
 
-    images: Images
+    images: EncodedImages
     labels: list[int]
 
 
-@router.post("/look")
-def look(asked: Look, network: Playing) -> Seen:
+@router.post("/predict")
+def predict(body: DrawRequest, network: NetworkDep) -> DrawResponse:
     """Length and reconstruction of every class capsule."""
     with torch.inference_mode():
-        image = network.image(asked.source)  # [1, C, H, W]
+        image = network.image(body.source)  # [1, C, H, W]
         capsules = network.model(image)
-        return Seen(
-            image=encode(image),
+        return DrawResponse(
+            image=encode_images(image),
             activations=capsules.activations[0].tolist(),
-            reconstructions=each_alone(network, capsules),
+            reconstructions=reconstruct_each_class(network, capsules),
         )
 
 
 @router.post("/samples")
-def samples(asked: Range, network: Playing) -> Samples:
-    """Images of the data to choose from."""
-    chosen = network.samples.subset(range(asked.start, min(asked.start + asked.count, len(network.samples))))
-    return Samples(images=encode(to_float(chosen.images)), labels=chosen.labels.tolist())
+def samples(body: SamplesRequest, network: NetworkDep) -> SamplesResponse:
+    """Images of the data set, by number."""
+    chosen = network.samples.subset(range(body.start, min(body.start + body.count, len(network.samples))))
+    return SamplesResponse(images=encode_images(to_float(chosen.images)), labels=chosen.labels.tolist())
 
 
-def each_alone(network: Network, capsules: Capsules) -> Images | None:
-    """What the decoder makes of each class capsule alone, J images in one call; None where there is no decoder."""
+def reconstruct_each_class(network: PlaygroundNetwork, capsules: Capsules) -> EncodedImages | None:
+    """Decode each class capsule alone, in one batch of J images.
+
+    Args:
+        network: The network with the decoder.
+        capsules: Class capsules of one image.
+
+    Shape:
+        capsules: poses [1, J, D], activations [1, J].
+
+    Returns:
+        J images; None without a decoder.
+    """
     if network.model.decoder is None:
         return None
     count = network.model.num_classes
     poses = capsules.poses.expand(count, -1, -1)  # [J, J, D]
-    every = Capsules(poses, capsules.activations.expand(count, -1))
-    return encode(network.model.decode(every, torch.arange(count)))  # [J, C, H, W]
+    repeated = Capsules(poses, capsules.activations.expand(count, -1))
+    return encode_images(network.model.decode(repeated, torch.arange(count)))  # [J, C, H, W]

@@ -1,4 +1,4 @@
-"""The network that is played with, a CNN to compare it with, and some images; trained once where there is none."""
+"""The network of the playground: a capsule network, a CNN for comparison, and sample images."""
 
 from __future__ import annotations
 
@@ -16,69 +16,85 @@ from platformdirs import user_cache_path
 from torch import Tensor
 
 from torchcaps import train
-from torchcaps.data import ImageData, load_data, to_float
+from torchcaps.data import ImageDataset, InMemoryDataset, load_data, to_float
 from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel, create_model, list_pretrained, pretrained_card
-from torchcaps.playground.picture import Source, fit
+from torchcaps.playground.images import DrawingSource, SampleSource, fit_drawing
 from torchcaps.train import Recipe, Run, load_recipe
 
-SAMPLES = 200
-APART = 2
-# The largest batch that a panel asks for.
-WARM = 31
-# Enough for 98 % of the digits: it is there to compare with, not to win.
-CNN = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
-# The weights that are played with where no run is named, of a network whose routing has iterations to watch, and those
-# of the CNN beside them.
-SHIPPED, SHIPPED_CNN = "mnist_dynamic", "mnist_cnn"
-# Data sets whose classes the comparison network knows.
-DIGITS = ("digits", "mnist")
+NUM_SAMPLES = 200
+# Pixels by which each of two overlaid images is shifted, as in MultiMNIST.
+OVERLAY_SHIFT = 2
+# The largest batch of any panel.
+WARM_UP_BATCH = 31
+# Trained for the comparison only: 98 % of the test digits are enough.
+CNN_OVERRIDES = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
+# Pretrained weights that are used without a run: a network with several routing iterations, and a CNN.
+PRETRAINED, PRETRAINED_CNN = "mnist_dynamic", "mnist_cnn"
+# Data sets with the classes of the CNN.
+DIGIT_DATA = ("digits", "mnist")
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
-    """What is played with: a model, images that it can be asked about, and perhaps a CNN beside it.
+class PlaygroundNetwork:
+    """The network of the playground, its sample images and a CNN for comparison.
 
-    `samples` are taken class by class in turn, so that for J classes number n shows class n mod J. `ink` says that the
-    images are bright strokes on a dark ground, which a page may show as ink on paper.
+    Attributes:
+        name: Name of the network or of its run.
+        about: One line about model, data and accuracy.
+        model: The capsule network.
+        samples: Images to choose from; for J classes, image n shows class n mod J.
+        cnn: A CNN with the same classes; None if there is none.
     """
 
     name: str
     about: str
     model: ImageModel
-    samples: ImageData
+    samples: ImageDataset
     cnn: ImageModel | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What the classes are called."""
+        """Names of the classes."""
         return self.samples.class_names
 
     @cached_property
-    def ink(self) -> bool:
-        """Whether the images are strokes on a ground without light."""
+    def has_ink(self) -> bool:
+        """Whether the images are bright strokes on a dark background, which the page shows as ink on paper."""
         images = self.samples.images
         edge = torch.cat([images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]], dim=-1)
         return images.shape[1] == 1 and float(edge.float().mean()) < 25
 
     @cached_property
     def pose_size(self) -> int:
-        """How many numbers the pose of a class has."""
+        """Number of dimensions of a class capsule's pose."""
         with torch.inference_mode():
-            return self.model(self.image(Source(sample=0))).poses.shape[-1]
+            return self.model(self.image(SampleSource(sample=0))).poses.shape[-1]
 
-    def image(self, source: Source) -> Tensor:
-        """What the network is to look at, [1, C, H, W] in [0, 1]."""
-        if source.drawing is not None:
-            return fit(source.drawing.tensor(), self.model.image_shape)
-        first = self._sample(source.sample or 0)  # [1, C, H, W]
+    def image(self, source: SampleSource | DrawingSource) -> Tensor:
+        """Load the input of the network.
+
+        Args:
+            source: A sample, two overlaid samples or a drawing.
+
+        Shape:
+            returns [1, C, H, W], floats in [0, 1].
+
+        Returns:
+            The image.
+
+        Raises:
+            ConfigError: If a sample number is too large.
+        """
+        if isinstance(source, DrawingSource):
+            return fit_drawing(source.drawing.tensor(), self.model.image_shape)
+        first = self._sample(source.sample)  # [1, C, H, W]
         if source.second is None:
             return first
-        # Apart by a few pixels, as the digits of MultiMNIST lie, and as bright as paper lets two strokes be.
         pair = torch.cat([first, self._sample(source.second)])  # [2, C, H, W]
-        apart = torch.tensor([-APART, APART])  # [2]
-        return shift(pair, apart, apart).sum(dim=0, keepdim=True).clamp(max=1)  # [1, C, H, W]
+        offset = torch.tensor([-OVERLAY_SHIFT, OVERLAY_SHIFT])  # [2]
+        return shift(pair, offset, offset).sum(dim=0, keepdim=True).clamp(max=1)  # [1, C, H, W]
 
     def _sample(self, number: int) -> Tensor:
         if number >= len(self.samples):
@@ -87,9 +103,9 @@ class Network:
 
     @torch.inference_mode()
     def warm_up(self) -> None:
-        """Answer once, so that the first question is not a slow one."""
+        """Run both networks once, so that the first request is not slower than the next."""
         _ = self.pose_size
-        images = self.image(Source(sample=0)).expand(WARM, -1, -1, -1)
+        images = self.image(SampleSource(sample=0)).expand(WARM_UP_BATCH, -1, -1, -1)
         for model in (self.model, self.cnn):
             if model is not None:
                 capsules = model(images)
@@ -97,87 +113,109 @@ class Network:
                     model.decode(capsules)
 
 
-def in_turn(data: ImageData, count: int = SAMPLES) -> ImageData:
-    """The first images of each class, one class after the other, as long as every class has one; in memory.
+def interleave_classes(data: ImageDataset, count: int = NUM_SAMPLES) -> ImageDataset:
+    """Select the first images of each class, one class after the other, as long as every class has one.
 
-    Where two things are in an image, it counts for the class of the first.
+    An image with two labels counts for its first label.
+
+    Args:
+        data: The data to select from.
+        count: Maximum number of images.
+
+    Returns:
+        The selected images, in memory.
     """
-    # Enough to find some of every class among, where data are drawn or read as they are asked for.
-    some = data.spread(20 * count)
+    # Large enough to contain every class; generated and sharded data are not read completely.
+    some = data.evenly_spaced(20 * count)
     labels = some.labels if some.labels.dim() == 1 else some.labels[:, 0]  # [N]
-    places = [(labels == label).nonzero().flatten() for label in range(data.num_classes)]  # J times [n]
-    filled = [at for at in places if len(at)]
-    rounds = min(count // max(len(filled), 1), *(len(at) for at in filled)) if filled else 0
-    order = [int(at[turn]) for turn in range(rounds) for at in filled]
+    indices = [(labels == label).nonzero().flatten() for label in range(data.num_classes)]  # J times [n]
+    filled = [index for index in indices if len(index)]
+    rounds = min(count // max(len(filled), 1), *(len(index) for index in filled)) if filled else 0
+    order = [int(index[turn]) for turn in range(rounds) for index in filled]
     chosen = torch.tensor(order or range(min(len(some), count)), dtype=torch.int64)  # [n]
     images = some.batch(chosen).images  # [n, C, H, W]
-    return ImageData(data.name, data.split, images, labels[chosen], data.class_names, data.origin)
+    return InMemoryDataset(data.name, data.split, images, labels[chosen], data.class_names, data.origin)
 
 
 def open_network(
     run: str | Path | None = None, *, progress: bool = False, say: Callable[[str], None] = print
-) -> Network:
-    """The network of a run; or the shipped one; or the small one on the digits, trained now if it never was."""
+) -> PlaygroundNetwork:
+    """Open a run, or without one the pretrained network for digits.
+
+    Networks whose weights are not part of the installation are trained once and cached.
+
+    Args:
+        run: Folder of a run.
+        progress: Whether training shows a progress bar.
+        say: Receives one line before a training starts.
+
+    Returns:
+        The network in evaluation mode, with sample images and, for digits, a CNN.
+
+    Example:
+        >>> open_network("runs/NAME").about  # doctest: +SKIP
+    """
     if run is not None:
         opened = Run.open(run)
         model, data = opened.load_model(), opened.load_data("test")
-        knows = opened.recipe.data.name in DIGITS and model.image_shape == (1, 28, 28)
-        cnn = _cnn(progress, say) if knows else None
-        return Network(opened.path.resolve().name, _about(opened), model, in_turn(data), cnn)
-    network = shipped_network()
+        is_digits = opened.recipe.data.name in DIGIT_DATA and model.image_shape == (1, 28, 28)
+        cnn = _digit_cnn(progress, say) if is_digits else None
+        return PlaygroundNetwork(opened.path.resolve().name, _about(opened), model, interleave_classes(data), cnn)
+    network = pretrained_network()
     if network is None:
-        opened = _kept(load_recipe("digits"), progress, say)
-        digits = in_turn(load_data("digits", "test"))
-        network = Network("capsnet_small", _about(opened), opened.load_model(), digits)
-    return replace(network, cnn=_cnn(progress, say))
+        opened = _cached_run(load_recipe("digits"), progress, say)
+        digits = interleave_classes(load_data("digits", "test"))
+        network = PlaygroundNetwork("capsnet_small", _about(opened), opened.load_model(), digits)
+    return replace(network, cnn=_digit_cnn(progress, say))
 
 
-def shipped_network() -> Network | None:
-    """The network for MNIST whose weights come with torchcaps, with the embedded digits; None where it cannot paint."""
-    if SHIPPED not in list_pretrained():
+def pretrained_network() -> PlaygroundNetwork | None:
+    """The pretrained network for MNIST with the embedded digits; None without weights or without a decoder."""
+    if PRETRAINED not in list_pretrained():
         return None
-    card = pretrained_card(SHIPPED)
+    card = pretrained_card(PRETRAINED)
     model = create_model(card.model, pretrained=card.name)
     if model.decoder is None:
         return None
-    return Network(card.name, card.about, model, in_turn(load_data("digits", "test")))
+    return PlaygroundNetwork(card.name, card.about, model, interleave_classes(load_data("digits", "test")))
 
 
-def _cnn(progress: bool, say: Callable[[str], None]) -> ImageModel:
-    """The CNN for digits that comes with torchcaps, or else one that is trained on the embedded ones."""
-    if SHIPPED_CNN in list_pretrained():
-        return create_model(pretrained_card(SHIPPED_CNN).model, pretrained=SHIPPED_CNN)
-    return _kept(load_recipe("digits", CNN), progress, say).load_model()
+def _digit_cnn(progress: bool, say: Callable[[str], None]) -> ImageModel:
+    """The pretrained CNN for digits, or one trained on the embedded digits."""
+    if PRETRAINED_CNN in list_pretrained():
+        return create_model(pretrained_card(PRETRAINED_CNN).model, pretrained=PRETRAINED_CNN)
+    return _cached_run(load_recipe("digits", CNN_OVERRIDES), progress, say).load_model()
 
 
 def _about(run: Run) -> str:
     results = run.results
-    tested = f", {results['test_accuracy']:.1%} of the test images right" if "test_accuracy" in results else ""
-    return f"{run.recipe.model.name} on {run.recipe.data.name}{tested}"
+    accuracy = f", test accuracy {results['test_accuracy']:.1%}" if "test_accuracy" in results else ""
+    return f"{run.recipe.model.name} on {run.recipe.data.name}{accuracy}"
 
 
-def _kept(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> Run:
-    """The run of this very recipe in the user's cache: finished, gone on with, or begun."""
+def _cached_run(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> Run:
+    """The finished run of a recipe in the user's cache; trained or resumed if it is not there."""
     stamp = hashlib.sha256(recipe.to_toml().encode()).hexdigest()[:8]
     folder = user_cache_path("torchcaps") / "playground" / f"{recipe.model.name}-{stamp}"
     if (folder / "run.json").exists():
         run = Run.open(folder)
         if run.status == "finished" and run.weights.exists():
             return run
-        say(f"going on with the training of {recipe.model.name} in {folder}")
+        say(f"resuming the training of {recipe.model.name} in {folder}")
         run = train.resume(folder, progress=progress)
     else:
-        # Killed before its first word: there is nothing to go on with.
+        # Stopped before its record was written: nothing to resume.
         shutil.rmtree(folder, ignore_errors=True)
-        say(f"training {recipe.model.name} on {recipe.data.name} once; it is kept in {folder}")
-        run = train.start(recipe, folder, progress=progress)
+        say(f"training {recipe.model.name} on {recipe.data.name} once; the result is cached in {folder}")
+        run = train.fit(recipe, folder, progress=progress)
     if run.status != "finished":
         raise KeyboardInterrupt
     return run
 
 
-def _playing(request: Request) -> Network:
+def _app_network(request: Request) -> PlaygroundNetwork:
     return request.app.state.network
 
 
-Playing = Annotated[Network, Depends(_playing)]
+# The network of the app, as a parameter of an endpoint.
+NetworkDep = Annotated[PlaygroundNetwork, Depends(_app_network)]

@@ -1,4 +1,4 @@
-"""The panel Routing: who listens to whom, iteration by iteration; and two routers on the same votes."""
+"""The panel Routing: coupling, votes and poses by iteration, for one or two routers on the same votes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,61 @@ from typing import Annotated
 import torch
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from torchcaps import ops
+from torchcaps.diagnostics.measures import coupling_entropy, logit_change, plane_of
 from torchcaps.errors import ConfigError
-from torchcaps.models.cnn import CNN
+from torchcaps.models import Grid
 from torchcaps.nn import ROUTERS, make_router
-from torchcaps.ops.diagnostics import coupling_entropy, logit_change, plane_of
-from torchcaps.playground.network import Network, Playing
-from torchcaps.playground.picture import Images, Request, Source, encode
+from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images
+from torchcaps.playground.network import NetworkDep, PlaygroundNetwork
 from torchcaps.types import Capsules, Trace
 
 router = APIRouter()
 
 OWN = "own"
-# Decides by matrices that only training can give it.
-TRAINED = ("self_routing",)
+# These routers compute their coupling with learned matrices.
+NEEDS_TRAINING = ("self_routing",)
+MAX_ITERS = 10
 
 
-class Ask(Request):
-    """A picture, one or two routers by name ("own" is the network's), and the class whose votes are looked at."""
+class RoutingLimits(BaseModel):
+    """Limits of the panel's requests."""
 
-    source: Source
+    max_iters: int
+
+
+LIMITS = RoutingLimits(max_iters=MAX_ITERS)
+
+
+class TraceRequest(RequestModel):
+    """An image and the routers to trace.
+
+    Attributes:
+        source: The image.
+        routers: One or two router names; "own" is the network's router.
+        iters: Iterations of the other routers.
+        parent: Class whose votes are returned; the predicted class by default.
+    """
+
+    source: ImageSource
     routers: list[Annotated[str, Field(max_length=40)]] = Field(default=[OWN], min_length=1, max_length=2)
-    iters: int = Field(default=3, ge=1, le=10)
-    parent: int | None = Field(default=None, ge=0, le=10_000)
+    iters: int = Field(default=3, ge=1, le=MAX_ITERS, strict=True)
+    parent: Annotated[int, Field(ge=0, le=10_000, strict=True)] | None = None
 
 
-class Way(BaseModel):
-    """One routing of the votes: R iterations.
+class RouterTrace(BaseModel):
+    """One routing of the votes in R iterations.
 
-    `shares` [R, J, H*W] is the coupling to each class at each place, the mean over the types there, weighted by their
-    activations; `coupling` [R, I] is that of each child to the chosen class, and `path` [R, 2] that class's pose in the
-    plane of the votes. `entropy` [R] and `change` [R], since the iteration before, are those of `ops.diagnostics`.
+    Attributes:
+        router: Name of the router.
+        activations: Length of each class capsule, [R, J].
+        shares: Coupling to each class at each grid position, the mean over the capsule types there weighted by their
+            activations, [R, J, H*W].
+        coupling: Coupling of each child to the chosen class, [R, I].
+        path: Pose of the chosen class in the plane of the votes, [R, 2].
+        entropy: Entropy of the coupling, [R].
+        change: Change of the logits since the previous iteration, [R].
     """
 
     router: str
@@ -52,14 +74,25 @@ class Way(BaseModel):
     change: list[float]
 
 
-class Routed(BaseModel):
-    """The children, where they are, their votes for one class in a plane, and how each router treats them.
+class TraceResponse(BaseModel):
+    """The children, their votes for one class, and the trace of each router.
 
-    The children are numbered place by place, `types` at each of the places, whose centres in the image are from 0 to 1
-    (row, column). The plane is that of the two directions in which the votes for the class are largest.
+    Children are numbered by position and then by type.
+
+    Attributes:
+        image: The input of the network.
+        parent: The chosen class.
+        rows: Rows of the grid.
+        columns: Columns of the grid.
+        types: Capsule types at each position.
+        places: Centre of each position's receptive field, (row, column) from 0 to 1, [H*W, 2].
+        present: Activation of each child, [I].
+        votes: Votes for the chosen class in the plane of their two principal directions, [I, 2].
+        explained: Fraction of the votes' squared length that lies in the plane.
+        traces: One trace for each router.
     """
 
-    image: Images
+    image: EncodedImages
     parent: int
     rows: int
     columns: int
@@ -67,135 +100,163 @@ class Routed(BaseModel):
     places: list[list[float]]
     present: list[float]
     votes: list[list[float]]
-    kept: float
-    ways: list[Way]
+    explained: float
+    traces: list[RouterTrace]
 
 
-class Names(BaseModel):
-    """The routers that can route votes that are given, without having been trained on them."""
+class RoutersResponse(BaseModel):
+    """Names of the routers that need no training, and the name of the network's router."""
 
     routers: list[str]
     own: str
 
 
-def lacking(network: Network) -> str | None:
-    """Why there is nothing to see; None where there is."""
-    return "This network has no routing: its classes are scores." if isinstance(network.model, CNN) else None
+def unavailable_reason(network: PlaygroundNetwork) -> str | None:
+    """Reason why the panel cannot show this network; None if it can."""
+    if network.model.class_router is None:
+        return "This network has no routing: its classes have scores and no capsules."
+    return None
 
 
-@router.post("/names")
-def names(network: Playing) -> Names:
-    """Which routers there are to choose from."""
-    routing = getattr(getattr(network.model, "head", None), "routing", None)
-    return Names(routers=comparable(), own=getattr(routing, "algorithm", OWN))
+@router.post("/routers")
+def list_routers(network: NetworkDep) -> RoutersResponse:
+    """The routers that can be compared."""
+    return RoutersResponse(routers=comparable_routers(), own=getattr(network.model.class_router, "algorithm", OWN))
 
 
-def comparable() -> list[str]:
-    """The names of the routers that start the same each time.
+def comparable_routers() -> list[str]:
+    """Names of the routers whose initial state is deterministic and needs no training.
 
-    >>> "dynamic" in comparable(), "self_routing" in comparable()
-    (True, False)
+    Returns:
+        Keys of `nn.ROUTERS`.
+
+    Example:
+        >>> "dynamic" in comparable_routers(), "self_routing" in comparable_routers()
+        (True, False)
     """
-    return [name for name in ROUTERS if name not in TRAINED]
+    return [name for name in ROUTERS if name not in NEEDS_TRAINING]
 
 
 @router.post("/trace")
-def trace(asked: Ask, network: Playing) -> Routed:
+def trace(body: TraceRequest, network: NetworkDep) -> TraceResponse:
     """Every iteration of one or two routings of the same votes."""
     with torch.inference_mode():
-        image = network.image(asked.source)  # [1, C, H, W]
+        image = network.image(body.source)  # [1, C, H, W]
         own = network.model.trace(image)
-        seen = Seen(network, image, own)
-        parent = int(own.activations[-1, 0].argmax()) if asked.parent is None else asked.parent
+        children = TracedChildren(network, image, own)
+        parent = int(own.activations[-1, 0].argmax()) if body.parent is None else body.parent
         if parent >= network.model.num_classes:
             raise ConfigError(
                 f"parent: expected a class number from 0 to {network.model.num_classes - 1}, got {parent}"
             )
-        traces = [own if name == OWN else seen.route(name, asked.iters) for name in asked.routers]
-        plane, kept = plane_of(own.votes[0, :, parent], own.poses[-1, 0, parent])  # [D, 2]
-        rows, columns, types = seen.grid
-        return Routed(
-            image=encode(image),
+        traces = [own if name == OWN else children.route(name, body.iters) for name in body.routers]
+        plane, explained = plane_of(own.votes[0, :, parent], own.poses[-1, 0, parent])  # [D, 2]
+        rows, columns, types = children.grid
+        return TraceResponse(
+            image=encode_images(image),
             parent=parent,
             rows=rows,
             columns=columns,
             types=types,
-            places=seen.places,
-            present=seen.children.activations[0].tolist(),
+            places=children.places,
+            present=children.capsules.activations[0].tolist(),
             votes=(own.votes[0, :, parent] @ plane).tolist(),
-            kept=kept,
-            ways=[seen.way(name, one, parent, plane) for name, one in zip(asked.routers, traces, strict=True)],
+            explained=explained,
+            traces=[
+                children.describe(name, one, parent, plane) for name, one in zip(body.routers, traces, strict=True)
+            ],
         )
 
 
-class Seen:
-    """The children whose votes a trace holds; where a network hides them, they count as present and lie in a row."""
+class TracedChildren:
+    """The children whose votes a trace contains.
 
-    def __init__(self, network: Network, image: Tensor, own: Trace) -> None:
+    If `features` are other capsules than those of the votes, the children have the activation 1 and one position.
+
+    Args:
+        network: The network.
+        image: Its input.
+        own: Trace of the network's own routing.
+
+    Shape:
+        image: [1, C, H, W].
+    """
+
+    def __init__(self, network: PlaygroundNetwork, image: Tensor, own: Trace) -> None:
         self.model = network.model
         self.own = own
-        found: Capsules | None = None
-        features = getattr(network.model, "features", None)
-        if features is not None:
-            found = features(image)
+        capsules = network.model.features(image)
         count = own.votes.shape[1]
-        if found is not None and found.activations[0].numel() == count:
-            rows, columns, types = found.activations.shape[1:] if found.activations.dim() == 4 else (1, 1, count)
+        if capsules.activations[0].numel() == count:
+            rows, columns, types = capsules.activations.shape[1:] if capsules.activations.dim() == 4 else (1, 1, count)
             self.grid = (rows, columns, types)
-            self.children = found.flatten()
+            self.capsules = capsules.flatten()
         else:
             self.grid = (1, 1, count)
-            self.children = Capsules(own.votes.new_zeros(1, count, 1), own.votes.new_ones(1, count))
+            self.capsules = Capsules(own.votes.new_zeros(1, count, 1), own.votes.new_ones(1, count))
 
     @cached_property
     def places(self) -> list[list[float]]:
-        """The centre of each place in the image, (row, column) from 0 to 1."""
+        """Centre of each position's receptive field in the image, (row, column) from 0 to 1."""
         rows, columns, _ = self.grid
-        offsets = getattr(getattr(self.model, "head", None), "offsets", None)
-        if offsets is not None and len(offsets) == rows * columns:
-            return offsets.tolist()
-        parts = [getattr(self.model, name, None) for name in ("stem", "primary")]
-        convs = [
-            (layer.kernel_size[0], layer.stride[0])
-            for part in parts
-            if part is not None
-            for layer in part.modules()
-            if isinstance(layer, nn.Conv2d)
-        ]
-        axes = [ops.receptive_centres(size, convs) for size in self.model.image_shape[1:]]
-        if [len(axis) for axis in axes] != [rows, columns]:
-            axes = [[(place + 0.5) / count for place in range(count)] for count in (rows, columns)]
-        return [[row, column] for row in axes[0] for column in axes[1]]
+        grid = self.model.grid()
+        if grid is None or (len(grid.rows), len(grid.columns)) != (rows, columns):
+            grid = Grid.even(rows, columns)
+        return [[row, column] for row in grid.rows for column in grid.columns]
 
     def route(self, name: str, iters: int) -> Trace:
-        """The same votes through another router, as it is before it has learned anything."""
-        if name not in comparable():
-            # An unknown name is told what it may have meant.
+        """Route the same votes with another router in its initial state.
+
+        Args:
+            name: Name of the router.
+            iters: Number of iterations, if the router has any.
+
+        Returns:
+            The trace of that routing.
+
+        Raises:
+            ConfigError: If the router needs training.
+        """
+        if name not in comparable_routers():
+            # Raises UnknownNameError with a suggestion.
             _ = ROUTERS[name]
-            raise ConfigError(f"routers: expected one that can route without training, got '{name}'")
+            raise ConfigError(f"routers: expected a router that needs no training, got '{name}'")
         count, parents, size = self.own.votes.shape[1:]
         other = make_router(name)
         if hasattr(other, "iters"):
             other = make_router({"name": name, "iters": iters})
-        other.prepare(count, parents, self.children.poses.shape[-1], size)
-        bias = getattr(getattr(self.model, "head", None), "bias", None) if other.takes_bias else None
-        return other.trace(self.own.votes, self.children, bias=bias)
+        other.prepare(count, parents, self.capsules.poses.shape[-1], size)
+        bias = self.model.class_bias if other.takes_bias else None
+        return other.trace(self.own.votes, self.capsules, bias=bias)
 
-    def way(self, name: str, trace: Trace, parent: int, plane: Tensor) -> Way:
-        """What the page shows of a trace."""
+    def describe(self, name: str, trace: Trace, parent: int, plane: Tensor) -> RouterTrace:
+        """Summarise a trace for the page.
+
+        Args:
+            name: Name of the router.
+            trace: Its trace.
+            parent: The chosen class.
+            plane: The plane of the votes.
+
+        Shape:
+            plane: [D, 2].
+
+        Returns:
+            The trace as lists of numbers.
+        """
         coupling = trace.coupling[:, 0]  # [R, I, J]
         rows, columns, types = self.grid
-        weight = self.children.activations[0].reshape(rows * columns, types)  # [H*W, T]
+        weight = self.capsules.activations[0].reshape(rows * columns, types)  # [H*W, T]
         by_place = coupling.unflatten(1, (rows * columns, types))  # [R, H*W, T, J]
         total = torch.einsum("pt,rptj->rjp", weight, by_place)  # [R, J, H*W]
         shares = total / weight.sum(dim=1).clamp(min=1e-6)  # [R, J, H*W]
-        return Way(
+        return RouterTrace(
             router=name,
             activations=trace.activations[:, 0].tolist(),
             shares=shares.tolist(),
             coupling=coupling[..., parent].tolist(),
             path=(trace.poses[:, 0, parent] @ plane).tolist(),
-            # With a single class there is nothing to be undecided about.
+            # The normalised entropy is undefined for a single class.
             entropy=coupling_entropy(trace.coupling).nan_to_num().tolist(),
             change=[0.0, *logit_change(trace.logits).tolist()],
         )

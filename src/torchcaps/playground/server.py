@@ -1,4 +1,4 @@
-"""The server of the playground: panels as API routes, a page of plain files, and words when something is wrong."""
+"""The server of the playground: one API router per panel, static files, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import anyio.to_thread
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -21,28 +20,52 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from torchcaps import __version__
-from torchcaps.errors import ConfigError, TorchcapsError
+from torchcaps.errors import TorchcapsError
 from torchcaps.playground import clusters, draw, pose, routing, toy
-from torchcaps.playground.guard import LOOPBACK, Guard, Limits
-from torchcaps.playground.network import Network
+from torchcaps.playground.network import PlaygroundNetwork
+from torchcaps.serving.middleware import LOOPBACK, RequestLimits, SecurityMiddleware, error_response
+from torchcaps.serving.server import run
 
 STATIC = Path(__file__).parent / "static"
-# Seconds; whoever asks lets go of an idle connection before: Chromium after 300, Firefox after 115, httpx after 5.
-KEEP_ALIVE = 330
-# In the order of the tabs. Each module has a `router`; where it needs something of the network, `lacking(network)` says
-# what is missing, in a sentence.
+# Computations and file reads together: with more threads each would only become slower.
+WORKER_THREADS = 2
+MAX_ERROR = 600
+# In the order of the tabs. Each module has a `router`; a panel that not every network supports has
+# `unavailable_reason(network)`.
 PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
 
 
-class Panel(BaseModel):
-    """A tab of the page; `lacking` says why it has nothing to show for this network."""
+class PanelInfo(BaseModel):
+    """A tab of the page, and the reason why it cannot show this network."""
 
     id: str
-    lacking: str | None
+    unavailable_reason: str | None
 
 
-class Info(BaseModel):
-    """What the page needs to know before anything is asked."""
+class PanelLimits(BaseModel):
+    """Ranges and limits of the panels, for the controls of the page."""
+
+    pose: pose.PoseLimits
+    routing: routing.RoutingLimits
+    toy: toy.ToyLimits
+    clusters: clusters.ClusterLimits
+
+
+class InfoResponse(BaseModel):
+    """The network, its classes and samples, and the panels.
+
+    Attributes:
+        version: Version of torchcaps.
+        network: Name of the network.
+        about: One line about the network.
+        classes: Names of the classes.
+        image_shape: Channels, height and width.
+        samples: Number of sample images.
+        ink: Whether the images are strokes, shown as ink on paper.
+        decoder: Whether the network has a decoder.
+        panels: The tabs.
+        limits: Ranges and limits of the panels.
+    """
 
     version: str
     network: str
@@ -52,13 +75,56 @@ class Info(BaseModel):
     samples: int
     ink: bool
     decoder: bool
-    panels: list[Panel]
+    panels: list[PanelInfo]
+    limits: PanelLimits
 
 
-def create_app(network: Network, *, host: str = "127.0.0.1", limits: Limits | None = None) -> FastAPI:
-    """The playground of a network as an ASGI app that answers to `host` and to the loopback's names."""
+class ErrorResponse(BaseModel):
+    """The body of every failed request."""
 
-    # Schema pages would fetch their scripts from elsewhere; the schema itself stays.
+    error: str
+    request_id: str
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": description}
+    for status, description in {
+        400: "a value that the network does not support",
+        401: "no valid token",
+        403: "another origin or host",
+        405: "another method",
+        408: "a body that is too slow",
+        413: "a body that is too large",
+        415: "a body that is not JSON",
+        422: "a body that does not match the schema",
+        429: "too many requests per second",
+        503: "too many requests in progress",
+    }.items()
+}
+
+
+def create_app(
+    network: PlaygroundNetwork,
+    *,
+    host: str = "127.0.0.1",
+    limits: RequestLimits | None = None,
+    token: str | None = None,
+) -> FastAPI:
+    """Create the playground of a network.
+
+    Args:
+        network: The network.
+        host: Name under which the server is reached, beside those of the loopback interface.
+        limits: Limits on requests.
+        token: Secret that every request must carry; None on the loopback interface.
+
+    Returns:
+        An ASGI application.
+
+    Example:
+        >>> app = create_app(open_network())  # doctest: +SKIP
+    """
+    # Swagger UI and ReDoc would load scripts from other hosts.
     app = FastAPI(
         title="torchcaps playground",
         version=__version__,
@@ -68,131 +134,101 @@ def create_app(network: Network, *, host: str = "127.0.0.1", limits: Limits | No
         lifespan=_lifespan,
     )
     app.state.network = network
-    app.add_middleware(Guard, hosts=(*LOOPBACK, host), limits=limits)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(TorchcapsError, _mistake)
+    app.add_middleware(SecurityMiddleware, hosts=(*LOOPBACK, host), limits=limits, token=token)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(TorchcapsError, _torchcaps_error)
     for name, module in PANELS.items():
         app.include_router(module.router, prefix=f"/api/{name}", tags=[name], responses=_ERRORS)
 
-    @app.get("/api/info")
-    def info() -> Info:
-        """What is being played with."""
-        channels, height, width = network.model.image_shape
-        return Info(
-            version=__version__,
-            network=network.name,
-            about=network.about,
-            classes=list(network.class_names),
-            image_shape=(channels, height, width),
-            samples=len(network.samples),
-            ink=network.ink,
-            decoder=network.model.decoder is not None,
-            panels=[Panel(id=name, lacking=_lacking(module, network)) for name, module in PANELS.items()],
-        )
+    @app.get("/api/info", responses=_ERRORS)
+    def info() -> InfoResponse:
+        """The network and the panels."""
+        return _info(network)
 
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 
 
-class Trouble(BaseModel):
-    """What is said when something cannot be answered."""
+def _info(network: PlaygroundNetwork) -> InfoResponse:
+    channels, height, width = network.model.image_shape
+    return InfoResponse(
+        version=__version__,
+        network=network.name,
+        about=network.about,
+        classes=list(network.class_names),
+        image_shape=(channels, height, width),
+        samples=len(network.samples),
+        ink=network.has_ink,
+        decoder=network.model.decoder is not None,
+        panels=[
+            PanelInfo(id=name, unavailable_reason=_unavailable_reason(module, network))
+            for name, module in PANELS.items()
+        ],
+        limits=PanelLimits(pose=pose.LIMITS, routing=routing.LIMITS, toy=toy.LIMITS, clusters=clusters.LIMITS),
+    )
 
-    error: str
 
-
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Trouble, "description": words}
-    for status, words in {
-        400: "what was asked for cannot be done",
-        403: "a foreign origin or host",
-        413: "a body that is too large",
-        415: "a body that is not JSON",
-        422: "a body that is not as the schema says",
-        429: "too many requests",
-        503: "too many requests are waiting",
-    }.items()
-}
-
-
-def _lacking(module: ModuleType, network: Network) -> str | None:
-    check: Callable[[Network], str | None] | None = getattr(module, "lacking", None)
+def _unavailable_reason(module: ModuleType, network: PlaygroundNetwork) -> str | None:
+    check: Callable[[PlaygroundNetwork], str | None] | None = getattr(module, "unavailable_reason", None)
     return None if check is None else check(network)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    # One computation at a time and one file beside it: more would only make each other slow.
-    anyio.to_thread.current_default_thread_limiter().total_tokens = 2
+    anyio.to_thread.current_default_thread_limiter().total_tokens = WORKER_THREADS
     yield
 
 
-def _invalid(request: Request, error: Exception) -> JSONResponse:
+def _validation_error(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
-    words = [_words(problem) for problem in problems]
-    # A long list is cut: the first mistakes are enough to go on.
-    more = f"; and {len(words) - 3} more" if len(words) > 3 else ""
-    return JSONResponse({"error": "; ".join(words[:3])[:600] + more}, 422)
+    sentences = [_describe(problem) for problem in problems]
+    more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
+    return error_response("; ".join(sentences[:3])[:MAX_ERROR] + more, 422, request.state.request_id)
 
 
-def _words(problem: Mapping[str, Any]) -> str:
+def _describe(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "json_invalid":
         return "body: expected JSON"
     return f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}"
 
 
-def _refused(request: Request, error: Exception) -> JSONResponse:
+def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 400
-    # The files are looked through for what no route takes; a route that takes another method is none of them.
-    if status == 404 and request.url.path in request.app.openapi()["paths"]:
-        status = 405
-    words = {404: "there is nothing at this address", 405: "this address is asked in another way"}
-    sentence = words.get(status, str(getattr(error, "detail", error)))
-    return JSONResponse({"error": sentence}, status, getattr(error, "headers", None))
+    message = str(getattr(error, "detail", error))
+    headers = {name.lower(): value for name, value in (getattr(error, "headers", None) or {}).items()}
+    allowed = _allowed_methods(request)
+    # The static files match every path: they answer 404 or 405 also for a route of the API with another method.
+    if status in (404, 405) and request.method not in allowed:
+        status, headers["allow"] = 405, ", ".join(allowed)
+        message = f"method: expected {' or '.join(allowed)}, got {request.method}"
+    elif status == 404:
+        message = "not found: there is no page or endpoint at this address"
+    return error_response(message, status, request.state.request_id, headers)
 
 
-def _mistake(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": str(error)[:600]}, 400)
+def _allowed_methods(request: Request) -> list[str]:
+    """Methods of the API route at the path of a request, or those of static files."""
+    methods = request.app.openapi()["paths"].get(request.url.path, ("get", "head"))
+    return sorted(method.upper() for method in methods)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there, or a sentence that says why not; port 0 takes any that is free."""
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"--port: expected a number from 0 to 65535, got {port}")
-    listener = None
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(512)
-    except (OSError, UnicodeError) as error:
-        if listener is not None:
-            listener.close()
-        raise ConfigError(f"--port: expected a free port of {host}, got {port} ({error})") from None
-    return listener
-
-
-def address_of(listener: socket.socket, host: str) -> str:
-    """What to type into a browser to get there."""
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}/"
+def _torchcaps_error(request: Request, error: Exception) -> JSONResponse:
+    return error_response(str(error)[:MAX_ERROR], 400, request.state.request_id)
 
 
 def serve(app: FastAPI, listener: socket.socket, *, open_at: str | None = None) -> None:
-    """Answer on this socket until Ctrl-C; `open_at` is opened in the browser."""
-    if open_at is not None:
-        # The socket listens already: whoever comes early waits a moment.
-        threading.Thread(target=webbrowser.open, args=(open_at,), daemon=True).start()
-    uvicorn.Server(config(app)).run(sockets=[listener])
+    """Serve an app until Ctrl-C or SIGTERM.
 
+    Args:
+        app: The app.
+        listener: The listening socket.
+        open_at: Address to open in the browser; None opens no browser.
 
-def config(app: FastAPI) -> uvicorn.Config:
-    """How uvicorn runs the playground: quiet, and without a word about what it is.
-
-    Connections are kept for longer than clients keep theirs: the side that asks is then the one that closes, and no
-    request sets out on a connection that is just being closed here.
+    Example:
+        >>> serve(create_app(open_network()), listen("127.0.0.1", 8017))  # doctest: +SKIP
     """
-    return uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_keep_alive=KEEP_ALIVE
-    )
+    if open_at is not None:
+        # The socket listens already: an early request waits in its queue.
+        threading.Thread(target=webbrowser.open, args=(open_at,), daemon=True).start()
+    run(app, listener)

@@ -1,4 +1,4 @@
-"""The panel The toy: parts that are drawn and turned, their votes, and every number of the routing that follows."""
+"""The panel The toy: parts in a plane, their votes for houses and boats, and every number of the routing."""
 
 from __future__ import annotations
 
@@ -9,47 +9,85 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from torchcaps.playground import scenes
-from torchcaps.playground.picture import Request
-from torchcaps.playground.wholes import (
+from torchcaps.playground.images import RequestModel
+from torchcaps.playground.toy_geometry import (
     PLACES,
+    PLANE,
     WHOLES,
-    Kind,
     Part,
-    Pose,
-    Routing,
-    Whole,
-    decode,
+    PartKind,
+    PlanePose,
+    ToyRouting,
+    WholeName,
+    decode_poses,
     inverse_temp,
-    pose_of,
     route,
-    vote_numbers,
+    to_pose,
+    vote_parameters,
 )
+from torchcaps.playground.toy_scenes import SceneName, make_scene
 
 router = APIRouter()
 
-
-class Piece(Request):
-    """A part where the page has put it; the angle is in degrees, clockwise."""
-
-    kind: Kind
-    x: float = Field(ge=-6, le=6, allow_inf_nan=False)
-    y: float = Field(ge=-4, le=4, allow_inf_nan=False)
-    angle: float = Field(ge=-360, le=360, allow_inf_nan=False)
-    size: float = Field(ge=0.5, le=2, allow_inf_nan=False)
+MAX_PARTS, MAX_SEED = 12, 1_000_000
+MIN_SIZE, MAX_SIZE = 0.5, 2.0
 
 
-class Look(Request):
-    """Parts that are to vote, and how they are routed; `upside_down` looks for the third whole as well."""
+class ToyLimits(BaseModel):
+    """Limits of the panel's requests.
 
-    parts: Annotated[list[Piece], Field(min_length=1, max_length=12)]
-    routing: Routing = "em"
-    iters: int = Field(default=8, ge=1, le=20)
-    upside_down: bool = False
+    Attributes:
+        x: Smallest and largest x.
+        y: Smallest and largest y.
+        size: Smallest and largest size.
+        max_parts: Largest number of parts.
+        max_seed: Largest seed of a random scene.
+    """
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    size: tuple[float, float]
+    max_parts: int
+    max_seed: int
 
 
-class Stand(BaseModel):
-    """A pose in numbers that are easy to read."""
+LIMITS = ToyLimits(
+    x=(-PLANE[0], PLANE[0]),
+    y=(-PLANE[1], PLANE[1]),
+    size=(MIN_SIZE, MAX_SIZE),
+    max_parts=MAX_PARTS,
+    max_seed=MAX_SEED,
+)
+
+
+class ToyPart(RequestModel):
+    """A part on the page; the angle is in degrees, clockwise."""
+
+    kind: PartKind
+    x: float = Field(ge=-PLANE[0], le=PLANE[0], allow_inf_nan=False, strict=True)
+    y: float = Field(ge=-PLANE[1], le=PLANE[1], allow_inf_nan=False, strict=True)
+    angle: float = Field(ge=-360, le=360, allow_inf_nan=False, strict=True)
+    size: float = Field(ge=MIN_SIZE, le=MAX_SIZE, allow_inf_nan=False, strict=True)
+
+
+class ToyRequest(RequestModel):
+    """Parts to route.
+
+    Attributes:
+        parts: The parts.
+        routing: Name of the routing algorithm.
+        iters: Number of iterations.
+        upside_down: Whether the upside-down house is a third whole.
+    """
+
+    parts: Annotated[list[ToyPart], Field(min_length=1, max_length=MAX_PARTS)]
+    routing: ToyRouting = "em"
+    iters: int = Field(default=8, ge=1, le=20, strict=True)
+    upside_down: bool = Field(default=False, strict=True)
+
+
+class ToyPose(BaseModel):
+    """A pose; the angle is in degrees, clockwise."""
 
     x: float
     y: float
@@ -57,66 +95,69 @@ class Stand(BaseModel):
     size: float
 
 
-class Form(BaseModel):
-    """A whole by name, and where its parts stand in its own frame: what is needed to draw it."""
+class ToyWhole(BaseModel):
+    """A whole, and the poses of its parts in its frame."""
 
-    name: Whole
-    places: dict[Kind, Stand]
+    name: WholeName
+    places: dict[PartKind, ToyPose]
 
 
-class Iteration(BaseModel):
-    """One iteration: [I, J] numbers of every part and whole, and what the J wholes came to."""
+class ToyIteration(BaseModel):
+    """One iteration: [I, J] numbers of every part and whole, and the state of the J wholes."""
 
     inverse_temp: float | None
     coupling: list[list[float]]
     logits: list[list[float]]
     agreement: list[list[float]]
-    poses: list[Stand]
+    poses: list[ToyPose]
     activations: list[float]
 
 
-class Routed(BaseModel):
+class ToyResponse(BaseModel):
     """The votes [I, J] as poses of the wholes, and every iteration of the routing."""
 
-    wholes: list[Form]
-    votes: list[list[Stand]]
-    iterations: list[Iteration]
+    wholes: list[ToyWhole]
+    votes: list[list[ToyPose]]
+    iterations: list[ToyIteration]
 
 
-class Wanted(Request):
-    """A scene by name; the random one is made from the seed."""
+class SceneRequest(RequestModel):
+    """A scene by name; the seed is for the scene "random"."""
 
-    name: scenes.Name
-    seed: int = Field(default=0, ge=0, le=1_000_000)
+    name: SceneName
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, strict=True)
 
 
-class Setting(BaseModel):
-    """The parts of a scene, and whether the upside-down house is among the wholes to look for."""
+class SceneResponse(BaseModel):
+    """The parts of a scene, and whether the upside-down house is one of its wholes."""
 
-    parts: list[Piece]
+    parts: list[ToyPart]
     upside_down: bool
 
 
 @router.post("/route")
-def look(asked: Look) -> Routed:
-    """Let the parts vote for the wholes, and route."""
-    parts = [Part(piece.kind, Pose(piece.x, piece.y, piece.angle, piece.size)) for piece in asked.parts]
-    wholes = WHOLES if asked.upside_down else WHOLES[:2]
-    trace = route(parts, wholes, asked.routing, asked.iters)
-    # Larger is better: the product of a vote with the pose that the iteration came to.
+def route_parts(body: ToyRequest) -> ToyResponse:
+    """Route the votes of the parts to the wholes."""
+    parts = [Part(part.kind, PlanePose(part.x, part.y, part.angle, part.size)) for part in body.parts]
+    wholes = WHOLES if body.upside_down else WHOLES[:2]
+    trace = route(parts, wholes, body.routing, body.iters)
     agreement = torch.einsum("ijd,rjd->rij", trace.votes[0], trace.poses[:, 0])  # [R, I, J]
-    poses = decode(trace.poses[:, 0])  # [R, J, 4]
-    coupling, logits, activations = rounded(trace.coupling), rounded(trace.logits), rounded(trace.activations)
-    return Routed(
-        wholes=[Form(name=name, places={kind: _stand(PLACES[name][kind]) for kind in PLACES[name]}) for name in wholes],
-        votes=[[_stand(pose_of(vote)) for vote in row] for row in vote_numbers(parts, wholes)],
+    poses = decode_poses(trace.poses[:, 0])  # [R, J, 4]
+    coupling, logits = round_numbers(trace.coupling), round_numbers(trace.logits)
+    activations = round_numbers(trace.activations)
+    return ToyResponse(
+        wholes=[
+            ToyWhole(name=name, places={kind: _round_pose(pose) for kind, pose in PLACES[name].items()})
+            for name in wholes
+        ],
+        votes=[[_round_pose(to_pose(vote)) for vote in row] for row in vote_parameters(parts, wholes)],
         iterations=[
-            Iteration(
-                inverse_temp=inverse_temp(r) if asked.routing == "em" else None,
+            ToyIteration(
+                inverse_temp=inverse_temp(r) if body.routing == "em" else None,
                 coupling=coupling[r][0],
                 logits=logits[r][0],
-                agreement=rounded(agreement[r]),
-                poses=[_stand(pose_of(pose)) for pose in poses[r]],
+                agreement=round_numbers(agreement[r]),
+                poses=[_round_pose(to_pose(pose)) for pose in poses[r]],
                 activations=activations[r][0],
             )
             for r in range(trace.iters)
@@ -125,17 +166,17 @@ def look(asked: Look) -> Routed:
 
 
 @router.post("/scene")
-def setting(asked: Wanted) -> Setting:
-    """The parts of a scene to begin with."""
-    found = scenes.scene(asked.name, asked.seed)
-    pieces = [Piece(kind=part.kind, **_stand(part.pose).model_dump()) for part in found.parts]
-    return Setting(parts=pieces, upside_down=len(found.wholes) == len(WHOLES))
+def load_scene(body: SceneRequest) -> SceneResponse:
+    """The parts of a scene."""
+    scene = make_scene(body.name, body.seed)
+    parts = [ToyPart(kind=part.kind, **_round_pose(part.pose).model_dump()) for part in scene.parts]
+    return SceneResponse(parts=parts, upside_down=len(scene.wholes) == len(WHOLES))
 
 
-def rounded(numbers: Tensor) -> list:
-    """A tensor as lists, with as many digits as a page can show."""
+def round_numbers(numbers: Tensor) -> list:
+    """Convert a tensor to nested lists with four decimals."""
     return numbers.round(decimals=4).tolist()
 
 
-def _stand(pose: Pose) -> Stand:
-    return Stand(x=round(pose.x, 4), y=round(pose.y, 4), angle=round(pose.angle, 3), size=round(pose.size, 4))
+def _round_pose(pose: PlanePose) -> ToyPose:
+    return ToyPose(x=round(pose.x, 4), y=round(pose.y, 4), angle=round(pose.angle, 3), size=round(pose.size, 4))

@@ -1,6 +1,6 @@
-"""Public test tools: the laws of routing, and a fast twin against its reference."""
+"""Public test tools: the laws of routing, and the comparison of a kernel with its reference."""
 
 from torchcaps.testing import laws
-from torchcaps.testing.twins import assert_matches
+from torchcaps.testing.kernels import assert_matches_reference
 
-__all__ = ["assert_matches", "laws"]
+__all__ = ["assert_matches_reference", "laws"]

@@ -1,12 +1,13 @@
-"""The laws of routing: what a router keeps, whatever its algorithm, as checks that anyone can run on a router.
+"""The laws of routing: properties that a router keeps whatever its algorithm, as checks for any router.
 
-Each law is a function of a factory of routers, a class or a `partial` of one; it raises AssertionError, with its
-name first, where the router breaks it.
+Each law is a function of a factory of routers, a class or a `partial` of one. It raises AssertionError, with its name
+first, where the router breaks it.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +27,14 @@ LAWS: Registry[Law] = Registry("law")
 
 
 def law(check: Law) -> Law:
-    """Enter a law under the name of its function; it draws the same numbers every time, and says its name."""
+    """Register a law under the name of its function; it draws the same random numbers in every call.
+
+    Args:
+        check: The law: a function that raises AssertionError where a router breaks it.
+
+    Returns:
+        The law with a fixed seed and its name in the error.
+    """
 
     @functools.wraps(check)
     def named(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
@@ -42,7 +50,15 @@ def law(check: Law) -> Law:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the case is that a law is checked on."""
+    """Sizes of the case that a law is checked on.
+
+    Args:
+        batch: Number of samples.
+        children: Number of children.
+        parents: Number of parents.
+        in_dim: Pose size of the children.
+        out_dim: Pose size of the parents.
+    """
 
     batch: int = 3
     children: int = 7
@@ -52,13 +68,24 @@ class Sizes:
 
 
 def check(make: RouterFactory, *, sizes: Sizes | None = None, dtype: torch.dtype = torch.float64) -> list[str]:
-    """Check every law that a router declares (`Router.laws`), and give their names.
+    """Check every law that a router declares in `Router.laws`.
 
-    `make` makes the router: its class, or a `partial` of it; it is called with `iters` by the laws about iterations.
+    Args:
+        make: Class of the router, or a `partial` of it. The laws about iterations call it with `iters`.
+        sizes: Sizes of the case.
+        dtype: Type of the tensors.
 
-    >>> from torchcaps.nn import DynamicRouting
-    >>> "coupling_sums_to_one" in check(DynamicRouting)
-    True
+    Returns:
+        The names of the laws.
+
+    Raises:
+        AssertionError: If the router breaks a law.
+        UnknownNameError: If it declares a law that does not exist.
+
+    Example:
+        >>> from torchcaps.nn import DynamicRouting
+        >>> "coupling_sums_to_one" in check(DynamicRouting)
+        True
     """
     names = sorted(make().laws)
     for name in names:
@@ -78,6 +105,8 @@ class _Case(NamedTuple):
 
 
 def _case(make: RouterFactory, sizes: Sizes, dtype: torch.dtype, scale: float = 1.0, **options: int) -> _Case:
+    for name in options:
+        _must(name in inspect.signature(make).parameters, f"expected a router with the option '{name}'")
     router = make(**options)
     router.prepare(sizes.children, sizes.parents, sizes.in_dim, sizes.out_dim)
     # Children as a layer below would give them: lengths below one, and activations that are these lengths.
@@ -89,7 +118,7 @@ def _case(make: RouterFactory, sizes: Sizes, dtype: torch.dtype, scale: float = 
 
 
 def _with_room(router: Router, make: RouterFactory, sizes: Sizes) -> Router:
-    """The same router with room for one child more: what it has per child gets one entry with its start value."""
+    """Return the same router for one more child, whose parameters have their initial values."""
     wider = make()
     wider.prepare(sizes.children + 1, sizes.parents, sizes.in_dim, sizes.out_dim)
     known = router.state_dict()
@@ -109,7 +138,7 @@ def _same(got: Tensor, expected: Tensor, what: str) -> None:
 
 @law
 def coupling_is_a_share(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """No child gives a parent less than nothing, nor all parents together more than itself."""
+    """Coupling is not negative and sums to at most 1 over the parents."""
     coupling = _case(make, sizes, dtype).run().coupling  # [B, I, J]
     _must(coupling.min() >= 0, f"expected no negative coupling, got {coupling.min()}")
     most = coupling.sum(-1).max()
@@ -118,14 +147,14 @@ def coupling_is_a_share(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -
 
 @law
 def coupling_sums_to_one(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Each child is shared out whole among the parents."""
+    """The coupling of each child sums to 1 over the parents."""
     total = _case(make, sizes, dtype).run().coupling.sum(-1)  # [B, I]
     _same(total, torch.ones_like(total), "sums over the parents")
 
 
 @law
 def activations_are_probabilities(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Activations lie in [0, 1], however large the votes are."""
+    """Activations lie in [0, 1], also for large votes."""
     for scale in (1.0, 100.0):
         activations = _case(make, sizes, dtype, scale).run().activations  # [B, J]
         low, high = activations.min(), activations.max()
@@ -134,7 +163,7 @@ def activations_are_probabilities(make: RouterFactory, sizes: Sizes, dtype: torc
 
 @law
 def permuting_parents_permutes(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Parents in another order give the same parents in that order."""
+    """Permuting the parents permutes the result."""
     case = _case(make, sizes, dtype)
     order = torch.arange(sizes.parents).roll(1)
     bias = None if case.bias is None else case.bias[order]
@@ -146,7 +175,7 @@ def permuting_parents_permutes(make: RouterFactory, sizes: Sizes, dtype: torch.d
 
 @law
 def permuting_children_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Children in another order give the same parents."""
+    """Permuting the children does not change the parents."""
     case = _case(make, sizes, dtype)
     order = torch.arange(sizes.children).roll(1)
     children = Capsules(case.children.poses[:, order], case.children.activations[:, order])
@@ -158,7 +187,7 @@ def permuting_children_changes_nothing(make: RouterFactory, sizes: Sizes, dtype:
 
 @law
 def samples_are_alone(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A sample's result does not depend on which others are in its batch."""
+    """The result of a sample does not depend on the other samples of its batch."""
     case = _case(make, sizes, dtype)
     out = case.run()
     for sample in range(sizes.batch):
@@ -171,7 +200,7 @@ def samples_are_alone(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> 
 
 @law
 def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A child with neither pose nor activation might as well not be there."""
+    """A child with zero pose and zero activation has no effect."""
     case = _case(make, sizes, dtype)
     (poses, activations), weight = case.children, case.weight
     without = case.router.route(case.children, weight, bias=case.bias)
@@ -187,7 +216,7 @@ def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def inactive_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """What a child with zero activation votes for changes nothing."""
+    """The votes of a child with zero activation have no effect."""
     case = _case(make, sizes, dtype)
     activations = case.children.activations.clone()
     activations[:, 0] = 0
@@ -201,7 +230,7 @@ def inactive_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.d
 
 @law
 def zero_votes_are_finite(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Votes of zero, from children that are there or not, give finite values and finite gradients."""
+    """Zero votes of active and inactive children give finite values and gradients."""
     for presence in (0.0, 1.0):
         case = _case(make, sizes, dtype)
         poses = torch.zeros_like(case.children.poses, requires_grad=True)
@@ -220,7 +249,7 @@ def zero_votes_are_finite(make: RouterFactory, sizes: Sizes, dtype: torch.dtype)
 
 @law
 def one_iteration_is_uniform(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """With `iters=1` every parent gets the same share of a child, and with `iters=3` the shares have moved."""
+    """With `iters=1` the coupling is uniform; with `iters=3` it is not."""
     coupling = _case(make, sizes, dtype, iters=1).run().coupling  # [B, I, J]
     _same(coupling, coupling[..., :1].expand_as(coupling), "coupling after one iteration")
     later = _case(make, sizes, dtype, iters=3).run().coupling  # [B, I, J]
@@ -230,7 +259,7 @@ def one_iteration_is_uniform(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def iterations_are_counted(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A trace holds as many iterations as were asked for, and each is the result of asking for that many."""
+    """A trace has `iters` iterations, and iteration n equals the result with `iters=n`."""
     case = _case(make, sizes, dtype, iters=3)
     trace = case.router.trace(case.votes, case.children, bias=case.bias)
     _must(trace.iters == 3, f"expected a trace of 3 iterations, got {trace.iters}")
@@ -246,7 +275,7 @@ def iterations_are_counted(make: RouterFactory, sizes: Sizes, dtype: torch.dtype
 
 @law
 def trace_ends_in_the_result(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """The last iteration of a trace is what the router gives."""
+    """The last iteration of a trace equals the result."""
     case = _case(make, sizes, dtype)
     trace = case.router.trace(case.votes, case.children, bias=case.bias)
     for name, got, expected in zip(Routed._fields, trace.routed, case.run(), strict=True):
@@ -255,7 +284,7 @@ def trace_ends_in_the_result(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def route_is_vote_then_forward(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """From children and weight, however fast, comes what comes from their votes."""
+    """`route` from children and weight equals `forward` from their votes."""
     case = _case(make, sizes, dtype)
     routed = case.router.route(case.children, case.weight, bias=case.bias)
     for name, got, expected in zip(Capsules._fields, routed, case.run().capsules, strict=True):

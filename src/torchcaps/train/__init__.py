@@ -1,4 +1,4 @@
-"""From a recipe to a run. What needs Lightning is loaded when a run starts."""
+"""Training: recipes, runs, checkpoints. Lightning is imported when a run starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchcaps.train._start import resume, start
+    from torchcaps.train._runner import fit, resume
+    from torchcaps.train.context import RunContext
     from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
     from torchcaps.train.run import Run
 
@@ -14,14 +15,25 @@ _NAMES = {
     "DEFAULT_RECIPE": "recipe",
     "Recipe": "recipe",
     "Run": "run",
+    "RunContext": "context",
+    "fit": "_runner",
     "list_recipes": "recipe",
     "load_recipe": "recipe",
     "parse_recipe": "recipe",
-    "resume": "_start",
-    "start": "_start",
+    "resume": "_runner",
 }
 
-__all__ = ["DEFAULT_RECIPE", "Recipe", "Run", "list_recipes", "load_recipe", "parse_recipe", "resume", "start"]
+__all__ = [
+    "DEFAULT_RECIPE",
+    "Recipe",
+    "Run",
+    "RunContext",
+    "fit",
+    "list_recipes",
+    "load_recipe",
+    "parse_recipe",
+    "resume",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,21 +1,49 @@
-"""The progress of a run: a bar on a terminal, a line per epoch elsewhere."""
+"""Progress of a run on stderr: a bar on a terminal, a line per epoch elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from torchcaps.train._keeper import Keeper
+from torchcaps.train._callback import RunCallback
+from torchcaps.types import Progress as Report
+
+
+@contextmanager
+def testing_bar(shown: bool) -> Iterator[Report | None]:
+    """Show a bar while the test split is evaluated.
+
+    Args:
+        shown: Whether to show it; it needs a terminal.
+
+    Yields:
+        A function to report progress to, or None.
+    """
+    console = Console(stderr=True)
+    if not shown or not console.is_terminal:
+        yield None
+        return
+    bar = Progress(TextColumn("testing"), BarColumn(complete_style="cyan"), console=console, transient=True)
+    task = bar.add_task("")
+    with bar:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class ProgressBar(Callback):
-    """One bar over all epochs, with the newest row beside it; on stderr, so that stdout stays for results."""
+    """A bar over all epochs with the newest metrics.
 
-    def __init__(self, keeper: Keeper, console: Console | None = None) -> None:
-        self.keeper = keeper
+    Args:
+        callback: Callback of the run, which has the metrics.
+        console: Where to draw; by default stderr.
+    """
+
+    def __init__(self, callback: RunCallback, console: Console | None = None) -> None:
+        self.callback = callback
         self.console = Console(stderr=True) if console is None else console
         self.bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -38,7 +66,7 @@ class ProgressBar(Callback):
         self.bar.update(self.task, completed=trainer.global_step, epoch=self._epoch(trainer))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        row = self.keeper.rows[-1]
+        row = self.callback.state.rows[-1]
         text = f"loss {row['train_loss']:.4f}"
         if "val_accuracy" in row:
             text += f"  val accuracy {row['val_accuracy']:.2%}"

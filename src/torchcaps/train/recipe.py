@@ -1,26 +1,29 @@
-"""A recipe: everything that makes a run, as typed data."""
+"""Recipes: everything that determines a run, as frozen dataclasses."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from torchcaps._registry import nearest
+from torchcaps.config import bundled_names, dump, from_table, override, parse_toml, read_toml
 from torchcaps.data import DATASETS, Augment
 from torchcaps.errors import ConfigError
 from torchcaps.models import MODELS
 from torchcaps.nn import LOSSES
-from torchcaps.train._shipped import build_all, parse_table, read_table, shipped_names
-from torchcaps.train._tables import dump, override
 
 DEFAULT_RECIPE = "digits"
+# A name becomes part of a folder: no separators, no "." or "..", nothing that a terminal interprets.
+_PLAIN = re.compile(r"\w|\w[\w .+-]{0,98}[\w+-]")
 
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """Which network: a name of `list_models()` and the keyword arguments of its factory."""
+    """The network: a name of `list_models()` and the keyword arguments of its factory."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -28,10 +31,14 @@ class ModelRecipe:
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Which images: a data set's name and options, the size of the global batch, the augmentation in training.
+    """The data.
 
-    An epoch is a pass through the data, or `epoch_size` images: for data too large to pass through between two
-    validations.
+    Attributes:
+        name: A name of `list_data()`.
+        options: Options of the data set.
+        batch_size: Number of images per step, over all processes.
+        epoch_size: Number of images per epoch; by default all.
+        augment: Augmentation of the training images.
     """
 
     name: str
@@ -43,7 +50,14 @@ class DataRecipe:
 
 @dataclass(frozen=True)
 class LossRecipe:
-    """The loss: by name, or the model's own; beside it the reconstruction, where the model has a decoder."""
+    """The loss.
+
+    Attributes:
+        name: A name of `nn.LOSSES`; by default the model's own.
+        options: Its keyword arguments.
+        reconstruction: Weight of the reconstruction loss of models with a decoder.
+        scale: Scale of the reconstruction loss, see `nn.ReconstructionLoss`.
+    """
 
     name: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -53,40 +67,55 @@ class LossRecipe:
 
 @dataclass(frozen=True)
 class OptimRecipe:
-    """The optimiser and its learning rate over the steps; `decay` and `decay_every` are the exponential schedule's.
+    """The optimiser and the schedule of its learning rate.
 
-    With `average` above 0 the network that is validated and kept is a running mean of the weights: after each step
-    this share of it stays (0.999 looks back over some thousand steps).
+    Attributes:
+        name: The optimiser.
+        lr: Learning rate after warm-up.
+        weight_decay: Weight decay.
+        options: Further options: `betas`, `eps`, `amsgrad` of Adam; `momentum`, `dampening`, `nesterov` of SGD.
+        warmup: Number of steps in which the learning rate rises to `lr`.
+        schedule: Course of the learning rate after that.
+        decay: Factor of the exponential schedule.
+        decay_every: Number of steps per factor of the exponential schedule.
+        ema_decay: Decay of an exponential moving average of the weights, which is then validated and stored; 0 for
+            none.
     """
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = field(default=0.001, metadata={"above": 0})
     weight_decay: float = field(default=0.0, metadata={"least": 0})
+    options: dict[str, Any] = field(default_factory=dict)
     warmup: int = field(default=0, metadata={"least": 0})
     schedule: Literal["constant", "exponential", "cosine"] = "constant"
     decay: float = field(default=0.96, metadata={"above": 0})
     decay_every: int = field(default=2000, metadata={"least": 1})
-    average: float = field(default=0.0, metadata={"least": 0})
+    ema_decay: float = field(default=0.0, metadata={"least": 0})
 
     def __post_init__(self) -> None:
-        if self.average >= 1:
-            raise ConfigError(f"average: expected a number below 1, got {self.average!r}")
+        if self.ema_decay >= 1:
+            raise ConfigError(f"ema_decay: expected a number below 1, got {self.ema_decay!r}")
 
 
-# Keys of a trainer that change how the same thing is computed, and its numbers by rounding at most.
-COMPUTED = ("accelerator", "precision")
+# Keys of `trainer` that change results by rounding at most.
+COMPUTE_KEYS = ("accelerator", "precision")
 
 
 @dataclass(frozen=True)
 class TrainerRecipe:
-    """How long, on what, in which precision, and after how many steps the state is saved.
+    """The training loop.
 
-    `stop_at` ends a run early, after the first epoch with this accuracy on the validation part: so networks are
-    compared at the same accuracy.
+    Attributes:
+        epochs: Largest number of epochs.
+        target_accuracy: Validation accuracy after which the run ends early.
+        accelerator: Device type.
+        devices: Number of processes.
+        precision: Precision of Lightning.
+        checkpoint_every: Number of steps between checkpoints.
     """
 
     epochs: int = field(default=10, metadata={"least": 1})
-    stop_at: float | None = field(default=None, metadata={"above": 0})
+    target_accuracy: float | None = field(default=None, metadata={"above": 0})
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = field(default=1, metadata={"least": 1})
     precision: Literal["32-true", "64-true", "bf16-true", "16-mixed", "bf16-mixed"] = "32-true"
@@ -95,11 +124,22 @@ class TrainerRecipe:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that makes a run; two runs of one recipe on one machine end with the same weights.
+    """Everything that determines a run: two runs of one recipe on one machine end with the same weights.
 
-    >>> recipe = load_recipe("digits", ["optim.lr=0.01", "model.options.routing.iters=1"])
-    >>> recipe.optim.lr, recipe.model.options["routing"]["iters"]
-    (0.01, 1)
+    Attributes:
+        name: Name, also of the run folder; a plain file name.
+        model: The network.
+        data: The data.
+        description: One line for `torchcaps recipes`.
+        seed: Seed of weights, order of the images and augmentation.
+        loss: The loss.
+        optim: The optimiser.
+        trainer: The training loop.
+
+    Example:
+        >>> recipe = load_recipe("digits", ["optim.lr=0.01", "model.options.routing.iters=1"])
+        >>> recipe.optim.lr, recipe.model.options["routing"]["iters"]
+        (0.01, 1)
     """
 
     name: str
@@ -112,6 +152,10 @@ class Recipe:
     trainer: TrainerRecipe = field(default_factory=TrainerRecipe)
 
     def __post_init__(self) -> None:
+        if not _PLAIN.fullmatch(self.name):
+            raise ConfigError(
+                f"name: expected letters, digits, '-', '_', '.' and spaces, as in a file name, got {self.name!r}"
+            )
         if self.data.batch_size % self.trainer.devices:
             raise ConfigError(
                 f"data.batch_size: expected a multiple of trainer.devices = {self.trainer.devices}, "
@@ -119,67 +163,138 @@ class Recipe:
             )
 
     def to_toml(self) -> str:
-        """The recipe as TOML, every value written out; `parse_recipe` reads it back as it was."""
+        """Return the recipe as TOML with every value; `parse_recipe` reads it.
+
+        Returns:
+            The text.
+        """
         return dump(asdict(self)) + "\n"
 
 
 def list_recipes() -> list[str]:
-    """The names of the recipes that come with the package.
+    """Return the names of the bundled recipes.
 
-    >>> "digits" in list_recipes()
-    True
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> "digits" in list_recipes()
+        True
     """
-    return shipped_names("recipe")
+    return bundled_names("recipe")
 
 
 def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from a TOML file, or by the name of one that comes with the package, changed by `key=value` texts.
+    """Load a recipe from a TOML file, or a bundled one by name.
 
-    Unknown keys, wrong types, impossible values and unknown names of models, data sets and losses are all reported at
-    once, in one ConfigError.
+    Args:
+        source: A path that ends in .toml, or a name of `list_recipes()`.
+        overrides: Changes such as "optim.lr=0.01".
+
+    Returns:
+        The recipe.
+
+    Raises:
+        ConfigError: If keys, types, values or names of models, data sets and losses are wrong: all in one error.
+        UnknownNameError: If no recipe has the name.
+
+    Example:
+        >>> load_recipe("digits", ["trainer.epochs=2"]).trainer.epochs
+        2
     """
-    table = read_table("recipe", source)
+    table = read_toml("recipe", source)
     problems: list[str] = []
-    # Names first: a new name takes the options of the old one away, but none that are given beside it.
+    # Names first: a new name clears the options of the old one, but not those of other overrides.
     for text in sorted(overrides, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
         try:
             override(table, text)
         except ConfigError as error:
             problems.append(str(error))
     problems += _unknown_names(table)
-    return build_all(Recipe, table, problems, f"recipe '{source}'")
+    return from_table(Recipe, table, problems, f"recipe '{source}'")
 
 
-def parse_recipe(text: str, origin: str = "recipe") -> Recipe:
-    """A recipe from TOML text; `origin` is what an error calls it."""
-    return build_all(Recipe, parse_table(text, origin), [], origin)
+def parse_recipe(text: str | bytes, origin: str = "recipe") -> Recipe:
+    """Read a recipe from TOML text.
+
+    Args:
+        text: The text, or its UTF-8 bytes.
+        origin: Name of the source in error messages.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        ConfigError: If the text is not TOML or not a recipe.
+
+    Example:
+        >>> parse_recipe(load_recipe("digits").to_toml()).data.name
+        'digits'
+    """
+    return from_table(Recipe, parse_toml(text, origin), [], origin)
 
 
-def from_anywhere(recipe: Recipe) -> Recipe:
-    """The recipe with the path of its data made absolute, so that the run can be used from any folder."""
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Make the path of the data absolute, so that the run can be used from any folder.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        The recipe with an absolute path.
+    """
     options = dict(recipe.data.options)
     if isinstance(options.get("path"), str):
         options["path"] = str(Path(options["path"]).absolute())
     return replace(recipe, data=replace(recipe.data, options=options))
 
 
-def what_it_learns(recipe: Recipe) -> Recipe:
-    """The recipe without its name and words, and without what only says how it is computed: accelerator and precision.
+def learning_settings(recipe: Recipe) -> Recipe:
+    """Return a recipe without its name, description, accelerator and precision.
 
-    >>> faster = load_recipe("digits", ["trainer.precision=bf16-mixed"])
-    >>> what_it_learns(faster) == what_it_learns(load_recipe("digits"))
-    True
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        A recipe that is equal for experiments with the same settings.
+
+    Example:
+        >>> faster = load_recipe("digits", ["trainer.precision=bf16-mixed"])
+        >>> learning_settings(faster) == learning_settings(load_recipe("digits"))
+        True
     """
     plain = TrainerRecipe()
-    trainer = replace(recipe.trainer, **{name: getattr(plain, name) for name in COMPUTED})
-    return replace(from_anywhere(recipe), name="", description="", trainer=trainer)
+    trainer = replace(recipe.trainer, **{name: getattr(plain, name) for name in COMPUTE_KEYS})
+    return replace(with_absolute_paths(recipe), name="settings", description="", trainer=trainer)
+
+
+def recipe_hash(recipe: Recipe) -> str:
+    """Return a hash of everything that the states of a run depend on.
+
+    Name, description, device, precision, the number of epochs and of steps between checkpoints are left out: a run
+    may be extended, or continued on another device.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> first, second = (load_recipe("digits", [f"seed={seed}"]) for seed in (0, 1))
+        >>> recipe_hash(first) == recipe_hash(second)
+        False
+    """
+    plain, settings = TrainerRecipe(), learning_settings(recipe)
+    trainer = replace(settings.trainer, epochs=plain.epochs, checkpoint_every=plain.checkpoint_every)
+    return hashlib.sha256(replace(settings, trainer=trainer).to_toml().encode("utf-8")).hexdigest()
 
 
 def _unknown_names(table: Mapping[str, Any]) -> list[str]:
     problems = []
-    for part, registry in (("model", MODELS), ("data", DATASETS), ("loss", LOSSES)):
-        inner = table.get(part)
+    for key, registry in (("model", MODELS), ("data", DATASETS), ("loss", LOSSES)):
+        inner = table.get(key)
         name = inner.get("name") if isinstance(inner, Mapping) else None
         if isinstance(name, str) and name not in registry:
-            problems.append(f"{part}.name: unknown {registry.kind} '{name}'{nearest(name, registry)}")
+            problems.append(f"{key}.name: unknown {registry.kind} '{name}'{nearest(name, registry)}")
     return problems

@@ -1,45 +1,82 @@
-"""The run folder: a recipe, what came of it, and where it came from."""
+"""The run folder: recipe, record, metrics, checkpoints, weights, evaluation and figures of one run."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torchcaps.data import ImageData, load_data
-from torchcaps.errors import CheckpointError
-from torchcaps.models import ImageModel, create_model
-from torchcaps.models._weights import load_weights
-from torchcaps.train._diagnostics import from_csv
-from torchcaps.train.recipe import Recipe, parse_recipe
+from filelock import FileLock, Timeout
+
+from torchcaps._files import make_folder, naming, sync_folder, write_text
+from torchcaps.data import ImageDataset, load_data
+from torchcaps.diagnostics.history import Row, from_csv, to_csv
+from torchcaps.errors import CheckpointError, WriteError
+from torchcaps.models import ImageModel, create_model, load_weights
+from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
+from torchcaps.train.context import RunContext
+from torchcaps.train.recipe import Recipe
+
+METRICS, DIAGNOSTICS = "metrics.csv", "diagnostics.csv"
+# Default names that are tried in one second.
+_MOST_NAMES = 1000
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one move, so that nobody ever finds half of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+def metrics_text(rows: Sequence[Mapping[str, float]]) -> str:
+    """Return the content of metrics.csv.
 
+    Args:
+        rows: One row per epoch; values that a row does not have are written as NaN.
 
-def write_metrics(folder: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Write all rows to metrics.csv; what a row does not have, as one of an older version may, is NaN."""
+    Returns:
+        The text.
+    """
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     if names:
         table = csv.DictWriter(text, names, restval="nan", lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-    write_atomically(folder / "metrics.csv", text.getvalue())
+    return text.getvalue()
+
+
+def write_metrics(folder: Path, rows: Sequence[Mapping[str, float]]) -> None:
+    """Write metrics.csv.
+
+    Args:
+        folder: The run folder.
+        rows: One row per epoch.
+    """
+    write_text(folder / METRICS, metrics_text(rows))
+
+
+def write_diagnostics(folder: Path, rows: Sequence[Row]) -> None:
+    """Write diagnostics.csv, unless there are none: a model without classes has no diagnostics.
+
+    Args:
+        folder: The run folder.
+        rows: The measures of all epochs.
+    """
+    if rows:
+        write_text(folder / DIAGNOSTICS, to_csv(rows))
 
 
 def now() -> str:
-    """The time, in UTC, to the second."""
+    """Return the time in UTC, to the second.
+
+    Returns:
+        The time in ISO format.
+    """
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -47,8 +84,12 @@ def now() -> str:
 class Run:
     """A run folder.
 
-    recipe.toml (every value written out), run.json (`record`), metrics.csv (`metrics()`), diagnostics.csv
-    (`diagnostics()`), weights.safetensors (the chosen weights, once it is finished), checkpoints/, pictures/.
+    It holds recipe.toml (every value), run.json (`record`), metrics.csv, diagnostics.csv, checkpoints/, and after
+    training weights.safetensors, evaluation.json, predictions.safetensors and figures/.
+
+    Attributes:
+        path: The folder.
+        recipe: The recipe.
     """
 
     path: Path
@@ -56,125 +97,268 @@ class Run:
 
     @classmethod
     def create(cls, recipe: Recipe, folder: str | Path | None = None) -> Run:
-        """Make the folder of a new run; without a name it is runs/<recipe>-<time>."""
-        path = _fresh_path(recipe.name) if folder is None else Path(folder)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = (
-                "it holds a run; resume it, or choose another folder" if (path / "run.json").exists() else "not empty"
-            )
-            raise CheckpointError(f"folder: expected a new or empty folder, got '{path}' ({hint})")
-        for part in ("checkpoints", "pictures"):
-            (path / part).mkdir(parents=True, exist_ok=True)
-        write_atomically(path / "recipe.toml", recipe.to_toml())
-        return cls(path, recipe)
+        """Make the folder of a new run.
+
+        Args:
+            recipe: The recipe.
+            folder: A new or empty folder; by default `runs/<recipe>-<time>`.
+
+        Returns:
+            The run.
+
+        Raises:
+            CheckpointError: If the folder is not empty, or another process is creating a run in it.
+        """
+        run = cls(_claim(recipe.name) if folder is None else _make(Path(folder)), recipe)
+        # Under the lock: of two processes that were given the same empty folder, the second finds it taken.
+        with run.locked():
+            if any(entry.name != ".lock" for entry in run.path.iterdir()):
+                known = (run.path / RECORD).exists()
+                hint = "it holds a run; resume it, or choose another folder" if known else "not empty"
+                raise CheckpointError(f"folder: expected a new or empty folder, got '{run.path}' ({hint})")
+            for name in (CHECKPOINTS, "figures"):
+                make_folder(run.path / name)
+            write_text(run.path / RECIPE, recipe.to_toml())
+        return run
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """A run that is there already."""
+        """Open an existing run.
+
+        If recipe.toml or run.json is missing or damaged, a warning says so and the copy in the newest usable
+        checkpoint is used.
+
+        Args:
+            path: The folder.
+
+        Returns:
+            The run.
+
+        Raises:
+            CheckpointError: If the folder is not a run folder.
+            ConfigError: If its recipe is damaged.
+        """
         path = Path(path)
-        file = path / "recipe.toml"
-        if not file.is_file() or not (path / "run.json").is_file():
-            raise CheckpointError(f"run: expected a run folder with recipe.toml and run.json, got '{path}'")
-        return cls(path, parse_recipe(file.read_text(encoding="utf-8"), str(file)))
+        return cls(path, read_recipe(path))
 
     def change(self, recipe: Recipe) -> Run:
-        """The same folder with another recipe."""
-        write_atomically(self.path / "recipe.toml", recipe.to_toml())
+        """Replace the recipe.
+
+        Args:
+            recipe: The new recipe.
+
+        Returns:
+            The run with the new recipe.
+        """
+        write_text(self.path / RECIPE, recipe.to_toml())
         return Run(self.path, recipe)
 
     @property
     def record(self) -> dict[str, Any]:
-        """What run.json says: status, seed, versions, commit, machine, times, results."""
-        file = self.path / "run.json"
-        try:
-            return json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"run: expected JSON, got '{file}' ({error})") from None
+        """Content of run.json: status, seed, versions, commit, machine, times, results."""
+        return read_record(self.path)
 
     def update_record(self, **values: Any) -> None:
-        """Set values in run.json."""
-        record = self.record if (self.path / "run.json").exists() else {}
-        write_atomically(self.path / "run.json", json.dumps({**record, **values}, indent=2) + "\n")
+        """Set values in run.json.
+
+        Args:
+            **values: The values by name.
+        """
+        try:
+            record = self.record
+        except CheckpointError:
+            if (self.path / RECORD).exists():
+                raise
+            # A new run.
+            record = {}
+        write_text(self.path / RECORD, json.dumps({**record, **values}, indent=2) + "\n")
 
     @property
     def status(self) -> str:
-        """running (or killed), stopped, failed, finished."""
+        """One of running (or killed), stopped, failed, finished."""
         return self.record["status"]
 
     @property
     def results(self) -> dict[str, Any]:
-        """What a finished run came to: the test's accuracy, the best and the final epoch; else empty."""
+        """Results of a finished run: test accuracy, best and final epoch; else empty."""
         return self.record.get("results", {})
 
     @property
-    def pictures(self) -> Path:
-        """The folder for pictures."""
-        return self.path / "pictures"
+    def data_name(self) -> str:
+        """Name of the data set."""
+        return self.recipe.data.name
+
+    @property
+    def data_options(self) -> Mapping[str, Any]:
+        """Options of the data set."""
+        return self.recipe.data.options
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self._folder("figures")
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the states that a run can go on from."""
-        return self.path / "checkpoints"
+        """Folder of the checkpoints."""
+        return self._folder(CHECKPOINTS)
+
+    def _folder(self, name: str) -> Path:
+        folder = self.path / name
+        # A run folder may come from somebody else: nothing is written outside of it.
+        if folder.is_symlink():
+            raise CheckpointError(f"run: expected a folder, got the symbolic link '{folder}'")
+        return folder
 
     @property
     def weights(self) -> Path:
-        """The file of the chosen weights, there once the run is finished."""
+        """File of the chosen weights; it exists once the run is finished."""
         return self.path / "weights.safetensors"
 
     def metrics(self) -> dict[str, list[float]]:
-        """The columns of metrics.csv, one value per epoch: epoch, step, train_loss, val_loss, val_accuracy, lr, ..."""
-        file = self.path / "metrics.csv"
+        """Read metrics.csv.
+
+        Returns:
+            One value per epoch in each column: epoch, step, train_loss, val_loss, val_accuracy, lr, ...
+
+        Raises:
+            CheckpointError: If the file is damaged.
+        """
+        file = self.path / METRICS
         if not file.exists():
             return {}
-        with file.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        return {name: [float(row[name]) for row in rows] for name in rows[0]} if rows else {}
+        try:
+            rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
+            return {name: [float(row[name]) for row in rows] for name in rows[0]} if rows else {}
+        except (ValueError, TypeError, csv.Error) as error:
+            raise CheckpointError(f"run: expected numbers in columns, got '{file}' ({error})") from None
 
     def diagnostics(self) -> dict[str, list[Any]]:
-        """The columns of diagnostics.csv, one value per epoch, layer, iteration and measure; empty for older runs.
+        """Read diagnostics.csv.
 
-        They are `epoch`, `layer`, `iteration` (from 1; None for what is said of all), `measure` (`entropy`,
-        `logit_change`, `changed`, `dead`, `starved`, `gradient_norm`) and `value`.
+        Returns:
+            The columns `epoch`, `layer`, `iteration` (from 1, or None), `measure` (`entropy`, `logit_change`,
+            `changed`, `dead`, `starved`, `gradient_norm`) and `value`; empty if there is no file.
+
+        Raises:
+            CheckpointError: If the file is damaged.
         """
-        file = self.path / "diagnostics.csv"
-        return from_csv(file.read_text(encoding="utf-8")) if file.exists() else {}
+        file = self.path / DIAGNOSTICS
+        if not file.exists():
+            return {}
+        try:
+            return from_csv(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CheckpointError(f"run: expected diagnostics, got '{file}' ({error})") from None
 
-    def load_data(self, split: str, *, stored: bool = False) -> ImageData:
-        """One part of the data of the run, cropped to what the model sees unless asked for as stored."""
+    @cached_property
+    def context(self) -> RunContext:
+        """Data, model and evaluation of the run, each loaded at most once."""
+        return RunContext(self)
+
+    def use_context(self, data: Mapping[str, ImageDataset], model: ImageModel) -> None:
+        """Give the run data and a new model that have been loaded already.
+
+        Args:
+            data: The splits, as stored.
+            model: The model, initialised with the seed of the recipe.
+        """
+        self.__dict__["context"] = RunContext(self, data, model)
+
+    def load_data(self, split: str, *, stored: bool = False) -> ImageDataset:
+        """Load a split of the data.
+
+        Args:
+            split: Name of the split.
+            stored: Whether to return the images as stored, not cropped to the size of the model's input.
+
+        Returns:
+            The data set.
+        """
         data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
+        return data if stored else self.crop(data)
+
+    def crop(self, data: ImageDataset) -> ImageDataset:
+        """Crop images as stored to the size of the model's input.
+
+        Args:
+            data: The images.
+
+        Returns:
+            The centre of each image, or `data` itself if the recipe crops nothing.
+        """
         size = self.recipe.data.augment.crop
-        return data if stored or not size else data.cropped(size)
+        return data.cropped(size) if size else data
 
     def load_model(self) -> ImageModel:
-        """The trained model, ready to answer."""
+        """Load the trained model.
+
+        Returns:
+            The model in evaluation mode.
+
+        Raises:
+            CheckpointError: If the run is not finished or its files are damaged.
+        """
+        record = self.record
         if not self.weights.exists():
             raise CheckpointError(
-                f"run: expected a finished run, got '{self.path}' (status '{self.status}'; resume it)"
+                f"run: expected a finished run, got '{self.path}' (status '{record['status']}'; resume it)"
             )
-        record = self.record
-        model = create_model(
-            self.recipe.model.name, tuple(record["image_shape"]), record["num_classes"], **self.recipe.model.options
-        )
+        try:
+            channels, height, width = map(int, record["image_shape"])
+            classes = int(record["num_classes"])
+        except (KeyError, TypeError, ValueError) as error:
+            file = self.path / "run.json"
+            raise CheckpointError(f"run: expected image_shape and num_classes, got '{file}' ({error!r})") from None
+        model = create_model(self.recipe.model.name, (channels, height, width), classes, **self.recipe.model.options)
         load_weights(model, self.weights)
         return model.eval()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder, so that only one process trains in it; the lock ends with the process, however that ends."""
+        """Lock the folder against other processes; the lock ends with the process.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            CheckpointError: If another process holds the lock.
+        """
+        file = self.path / ".lock"
+        lock = FileLock(file, timeout=0)
         try:
-            import fcntl
-        except ImportError:
+            # Opening empties it: never somebody's file that a link in a run folder points to.
+            if os.path.lexists(file) and (not stat.S_ISREG(file.lstat().st_mode) or file.lstat().st_nlink > 1):
+                raise CheckpointError(f"run: expected a plain lock file, got a link or folder '{file}' (remove it)")
+            lock.acquire()
+        except Timeout:
+            raise CheckpointError(f"run: expected a run that no other process uses, got '{self.path}'") from None
+        except OSError as error:
+            raise CheckpointError(f"run: expected a folder to write to, got '{self.path}' ({error})") from None
+        try:
             yield
-            return
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CheckpointError(f"run: expected a folder that nobody trains in, got '{self.path}'") from None
-            yield
+        finally:
+            lock.release()
 
 
-def _fresh_path(name: str) -> Path:
+def _claim(name: str) -> Path:
+    """Make a new folder in runs/; of several processes at once, each gets its own."""
     stamp = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    taken = [Path("runs") / stamp, *(Path("runs") / f"{stamp}-{number}" for number in range(2, 1000))]
-    return next(path for path in taken if not path.exists())
+    for number in range(1, _MOST_NAMES + 1):
+        path = Path("runs") / (stamp if number == 1 else f"{stamp}-{number}")
+        try:
+            with naming(path):
+                make_folder(path.parent)
+                path.mkdir()
+                sync_folder(path.parent)
+        except WriteError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            continue
+        return path
+    raise CheckpointError(f"folder: expected a free name, got {_MOST_NAMES} folders like '{Path('runs') / stamp}'")
+
+
+def _make(path: Path) -> Path:
+    # A folder that the user names may be a link.
+    return path if path.is_dir() else make_folder(path)

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step."""
+"""Learning-rate schedules as pure functions of the step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from torchcaps.train.recipe import OptimRecipe
 
 
 def lr_factor(optim: OptimRecipe, step: int, total: int) -> float:
-    """What the learning rate is multiplied by at a step (from 0) of `total`.
+    """Return the factor of the learning rate at a step.
 
-    Over the first `warmup` steps it rises linearly to 1. Then it stays (constant), falls as decay^(step / decay_every)
-    (exponential: the smooth form of "times 0.96 every 2000 steps"), or as half a cosine down to 0 (cosine).
+    It rises linearly to 1 over the first `warmup` steps. Then it is 1 (constant), decay^(step / decay_every)
+    (exponential) or half a cosine that ends at 0 (cosine).
 
-    >>> lr_factor(OptimRecipe(schedule="exponential", decay=0.5, decay_every=10), step=20, total=100)
-    0.25
+    Args:
+        optim: Schedule and its parameters.
+        step: The step, from 0.
+        total: Number of steps of the run.
+
+    Returns:
+        The factor.
+
+    Example:
+        >>> lr_factor(OptimRecipe(schedule="exponential", decay=0.5, decay_every=10), step=20, total=100)
+        0.25
     """
     if step < optim.warmup:
         return (step + 1) / (optim.warmup + 1)

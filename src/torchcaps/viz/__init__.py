@@ -1,20 +1,20 @@
-"""Pictures: arrays or a Trace in, a matplotlib Figure out. Nothing here shows or saves one by itself."""
+"""Figures: arrays or a Trace in, a matplotlib Figure out. No function shows or saves a figure."""
 
 from matplotlib.figure import Figure
 
-from torchcaps.viz.answers import answers
 from torchcaps.viz.comparison import comparison
 from torchcaps.viz.confusion import confusion
-from torchcaps.viz.contact_sheet import contact_sheet
 from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
-from torchcaps.viz.findings import findings
+from torchcaps.viz.image_grid import image_grid
 from torchcaps.viz.lines import Points, lines
 from torchcaps.viz.overlays import overlays
-from torchcaps.viz.pair import pair
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.phases import phases
+from torchcaps.viz.predictions import predictions
+from torchcaps.viz.protocol import protocol
+from torchcaps.viz.reconstruction_pair import reconstruction_pair
 from torchcaps.viz.reconstructions import reconstructions
 from torchcaps.viz.routing_curves import routing_curves
 from torchcaps.viz.transformations import transformations
@@ -24,19 +24,19 @@ __all__ = [
     "Figure",
     "Points",
     "VoteView",
-    "answers",
     "comparison",
     "confusion",
-    "contact_sheet",
     "coupling",
     "curves",
     "diagnostics",
-    "findings",
+    "image_grid",
     "lines",
     "overlays",
-    "pair",
     "perturbations",
     "phases",
+    "predictions",
+    "protocol",
+    "reconstruction_pair",
     "reconstructions",
     "routing_curves",
     "transformations",

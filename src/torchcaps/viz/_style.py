@@ -1,6 +1,6 @@
-"""One calm style for all pictures: dark ink, one accent colour, one warm colour for what went wrong.
+"""The style of all figures: dark ink, one accent colour, one warm colour for errors.
 
-Everything is set on the figure itself, so that neither pyplot nor matplotlib's global settings are touched.
+The style is set on each figure. pyplot and the global settings of matplotlib are not used.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-# Blue and orange stay apart for every common kind of colour blindness, and in print.
+# Blue and orange are distinguishable with every common kind of colour blindness, and in print.
 INK, MUTED, FAINT = "#1f2933", "#5f6c7b", "#d9dfe6"
 ACCENT, WARM = "#0f6292", "#c8550b"
 SHADES = LinearSegmentedColormap.from_list("torchcaps", ["#ffffff", "#cfe3ef", "#63a8cd", ACCENT])
 # Orange below, white at, blue above a middle value.
-AROUND = LinearSegmentedColormap.from_list("around", ["#d9762f", "#f5d9c3", "#ffffff", "#c9e0ee", ACCENT])
-# Where there are several lines: the colours differ in lightness too, and the markers where there is no colour at all.
+DIVERGING = LinearSegmentedColormap.from_list("around", ["#d9762f", "#f5d9c3", "#ffffff", "#c9e0ee", ACCENT])
+# Lines differ in colour, lightness and marker.
 _LINES = ((ACCENT, "o"), (WARM, "s"), (INK, "^"), (MUTED, "D"), ("#c9a227", "v"))
 
 DPI = 160
@@ -28,13 +28,13 @@ NOTE: dict[str, Any] = {"fontsize": 8, "color": MUTED}
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty white figure of this size in inches that lays itself out."""
+    """Return an empty white figure of this size in inches, with constrained layout."""
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1, wspace=0.04, hspace=0.04)
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
 
 
-def calm(axes: Axes, *, grid: bool = True) -> Axes:
-    """Take away what distracts: box, heavy ticks, dark grid."""
+def style_axes(axes: Axes, *, grid: bool = True) -> Axes:
+    """Apply the style: no box, no tick marks, a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(colors=MUTED, labelsize=8, length=0, pad=4)
@@ -44,8 +44,8 @@ def calm(axes: Axes, *, grid: bool = True) -> Axes:
     return axes
 
 
-def frameless(axes: Axes) -> Axes:
-    """An axes that holds pictures: no box, no ticks of its own."""
+def hide_axes(axes: Axes) -> Axes:
+    """Prepare axes for images: no box and no ticks."""
     axes.spines[:].set_visible(False)
     axes.tick_params(colors=MUTED, labelsize=8, length=0, pad=2)
     axes.set_xticks([])
@@ -54,7 +54,7 @@ def frameless(axes: Axes) -> Axes:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """How the line of this number looks; colour, marker and, after some, dashes tell it from the others.
+    """Return the style of the n-th line: colour, marker and, after five lines, dashes.
 
     >>> line_style(0)["color"] == ACCENT
     True
@@ -65,7 +65,7 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def shorten(name: str, length: int = 12) -> str:
-    """A class name that fits on an axis; `$` would start a formula.
+    """Shorten a name to fit on an axis, and escape `$`, which would start a formula.
 
     >>> shorten("a rather long class name")
     'a rather lo…'

@@ -1,4 +1,4 @@
-"""Routers beside each other: how accurate they are, what they cost, and what routing does in them."""
+"""Comparison of routers: accuracy, cost and routing statistics."""
 
 from __future__ import annotations
 
@@ -11,29 +11,39 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from torchcaps.errors import ConfigError
-from torchcaps.viz._style import ACCENT, FAINT, LABEL, MUTED, NOTE, TITLE, calm, new_figure, shorten
+from torchcaps.viz._style import ACCENT, FAINT, LABEL, MUTED, NOTE, TITLE, new_figure, shorten, style_axes
 
 
 class _Panel(NamedTuple):
-    """One measure of all routers; `values` has a mean and a deviation for each, or None."""
+    """One quantity for all routers: mean and standard deviation of each, or None."""
 
     title: str
     values: Sequence[Mapping[str, Any] | None]
-    words: str
+    format: str
     scale: float = 1.0
     from_zero: bool = True
 
 
 def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the rows of a comparison, a panel for each measure, with deviations as bars.
+    """Draw the rows of a comparison, one panel per quantity, with standard deviations as error bars.
 
-    Each row has a name, `router`, and under `test_accuracy` and `epoch_seconds` a mean and a deviation, or None where
-    its runs failed, as `torchcaps compare` writes them. Accuracy in other `tests`, `memory_mb`, `entropy`, `changed`,
-    `dead`, `logit_change` and `gradient_norm` are drawn where any row has them.
+    Accuracy and seconds per epoch are always drawn; further test data, memory and routing statistics if any row has
+    them.
 
-    >>> row = {"router": "dynamic", "test_accuracy": {"mean": 0.98, "deviation": 0.01}, "epoch_seconds": None}
-    >>> len(comparison([row]).axes)
-    2
+    Args:
+        rows: One mapping per router, as in `compare.json`: `router`, and quantities with `mean`, `std` and `count`, or
+            None for routers whose runs failed.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ConfigError: If there are no rows.
+
+    Example:
+        >>> row = {"router": "dynamic", "test_accuracy": {"mean": 0.98, "std": 0.01}, "epoch_seconds": None}
+        >>> len(comparison([row]).axes)
+        2
     """
     if not rows:
         raise ConfigError("rows: expected at least one router, got none")
@@ -50,7 +60,7 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
         axes.invert_yaxis()
     runs = max((row["test_accuracy"]["count"] for row in rows if "count" in (row["test_accuracy"] or {})), default=0)
     if runs > 1:
-        figure.axes[0].set_xlabel(f"mean and deviation of {runs} runs", **LABEL)
+        figure.axes[0].set_xlabel(f"mean and standard deviation of {runs} runs", **LABEL)
     return figure
 
 
@@ -59,19 +69,19 @@ def _panels(rows: Sequence[Mapping[str, Any]]) -> list[_Panel]:
         return [row.get(name) for row in rows]
 
     tests = list(dict.fromkeys(name for row in rows for name in row.get("tests", {})))
-    # Memory is measured once, and words stand there where that failed.
+    # Memory is measured once per router.
     memory = [row.get("memory_mb") for row in rows]
-    once = [{"mean": value, "deviation": None} if isinstance(value, float) else None for value in memory]
+    once = [{"mean": value, "std": None} if isinstance(value, int | float) else None for value in memory]
     further = [
         _Panel("Memory of a step", once, "{:.0f} MB"),
-        _Panel("Entropy (1: even coupling)", values("entropy"), "{:.2f}"),
-        _Panel("Predictions that routing changes", values("changed"), "{:.1f} %", 100),
+        _Panel("Entropy (1: uniform coupling)", values("entropy"), "{:.2f}"),
+        _Panel("Predictions changed by routing", values("changed"), "{:.1f} %", 100),
         _Panel("Dead parents", values("dead"), "{:.1f} %", 100),
-        _Panel("Change of the logits", values("logit_change"), "{:.3f}"),
-        _Panel("Length of the gradient", values("gradient_norm"), "{:.4f}"),
+        _Panel("Logit change", values("logit_change"), "{:.3f}"),
+        _Panel("Gradient norm", values("gradient_norm"), "{:.4f}"),
     ]
     return [
-        _Panel("Accuracy on the test part", values("test_accuracy"), "{:.2f} %", 100, from_zero=False),
+        _Panel("Test accuracy", values("test_accuracy"), "{:.2f} %", 100, from_zero=False),
         *(
             _Panel(f"On {shorten(name, 30)}", [row.get("tests", {}).get(name) for row in rows], "{:.2f} %", 100, False)
             for name in tests
@@ -82,18 +92,18 @@ def _panels(rows: Sequence[Mapping[str, Any]]) -> list[_Panel]:
 
 
 def _dots(axes: Axes, panel: _Panel, failed: Sequence[bool]) -> None:
-    calm(axes, grid=False).grid(axis="both", color=FAINT, linewidth=0.6)
+    style_axes(axes, grid=False).grid(axis="both", color=FAINT, linewidth=0.6)
     axes.margins(x=0.25, y=0.1)
     for place, value in enumerate(panel.values):
         if value is None:
-            words = "failed" if failed[place] else "none"
-            axes.annotate(words, (0.02, place), xycoords=("axes fraction", "data"), va="center", **NOTE)
+            text = "failed" if failed[place] else "none"
+            axes.annotate(text, (0.02, place), xycoords=("axes fraction", "data"), va="center", **NOTE)
             continue
-        mean, deviation = panel.scale * value["mean"], panel.scale * (value["deviation"] or 0.0)
+        mean, std = panel.scale * value["mean"], panel.scale * (value["std"] or 0.0)
         axes.errorbar(
             mean,
             place,
-            xerr=deviation or None,
+            xerr=std or None,
             fmt="o",
             color=ACCENT,
             ecolor=MUTED,
@@ -101,13 +111,13 @@ def _dots(axes: Axes, panel: _Panel, failed: Sequence[bool]) -> None:
             capsize=3,
             linewidth=1.4,
         )
-        text = panel.words.format(mean)
-        axes.annotate(text, (mean + deviation, place), (6, 0), textcoords="offset points", va="center", **NOTE)
+        text = panel.format.format(mean)
+        axes.annotate(text, (mean + std, place), (6, 0), textcoords="offset points", va="center", **NOTE)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    if panel.words.endswith("%"):
+    if panel.format.endswith("%"):
         axes.xaxis.set_major_formatter(PercentFormatter(100))
-    # A row without a dot has its place all the same, and where all are zero there is an axis.
+    # Rows without a value keep their position, and an axis of zeros has a range.
     axes.set_ylim(-0.6, len(panel.values) - 0.4)
     if panel.from_zero:
-        nothing = not any(value["mean"] for value in panel.values if value is not None)
-        axes.set_xlim(0, 1 if nothing else None)
+        zero = not any(value["mean"] for value in panel.values if value is not None)
+        axes.set_xlim(0, 1 if zero else None)

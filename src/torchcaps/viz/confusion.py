@@ -1,4 +1,4 @@
-"""The confusion matrix: which class was taken for which."""
+"""Confusion matrix."""
 
 from __future__ import annotations
 
@@ -13,20 +13,34 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.viz._images import to_array
-from torchcaps.viz._style import FAINT, INK, LABEL, SHADES, TITLE, WARM, frameless, new_figure, shorten
+from torchcaps.viz._style import FAINT, INK, LABEL, SHADES, TITLE, WARM, hide_axes, new_figure, shorten
 
-# Above this many classes the numbers would not be readable.
+# Numbers are not readable with more classes.
 NUMBERED = 20
 
 
 def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None = None) -> Figure:
-    """Draw counts [J, J], true classes in rows, predicted ones in columns; shade is the share of the row.
+    """Draw a confusion matrix, labels in rows and predictions in columns.
 
-    Mistakes are few and would be lost in a linear shade, so the square root of the share is shown.
+    The shade is the square root of the fraction of the row, so that rare errors remain visible.
 
-    >>> import torch
-    >>> confusion(torch.eye(3, dtype=torch.int64), ["a", "b", "c"]).axes[0].get_title(loc="left")
-    'True class (rows), prediction (columns)'
+    Args:
+        matrix: Counts.
+        class_names: Names of the classes; numbers by default.
+
+    Shape:
+        matrix: [J, J].
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If the matrix is not square or the number of names differs.
+
+    Example:
+        >>> import torch
+        >>> confusion(torch.eye(3, dtype=torch.int64), ["a", "b", "c"]).axes[0].get_title(loc="left")
+        'Label (rows), prediction (columns)'
     """
     counts = to_array(matrix)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
@@ -38,7 +52,7 @@ def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None =
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # [J, J]
     side = 2.2 + 0.36 * min(classes, 30)
     figure = new_figure(side, side)
-    axes = frameless(figure.add_subplot())
+    axes = hide_axes(figure.add_subplot())
     axes.imshow(np.sqrt(share), cmap=SHADES, vmin=0, vmax=1)
     axes.hlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
     axes.vlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
@@ -47,9 +61,9 @@ def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None =
     long = max(map(len, names)) > 3
     axes.set_xticks(ticks, [shorten(names[tick]) for tick in ticks], rotation=90 if long else 0)
     axes.set_yticks(ticks, [shorten(names[tick]) for tick in ticks])
-    axes.set_title("True class (rows), prediction (columns)", **TITLE)
-    right = int(np.trace(counts))
-    axes.set_xlabel(f"{right} of {int(counts.sum())} right", **LABEL)
+    axes.set_title("Label (rows), prediction (columns)", **TITLE)
+    correct = int(np.trace(counts))
+    axes.set_xlabel(f"{correct} of {int(counts.sum())} correct", **LABEL)
     if classes <= NUMBERED:
         _write_numbers(axes, counts, share)
     return figure

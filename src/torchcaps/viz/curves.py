@@ -10,19 +10,27 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from torchcaps.errors import ConfigError
-from torchcaps.viz._style import ACCENT, INK, LABEL, MUTED, TITLE, WARM, calm, new_figure
+from torchcaps.viz._style import ACCENT, INK, LABEL, MUTED, TITLE, WARM, new_figure, style_axes
 
 Metrics = Mapping[str, Sequence[float]]
 
 
 def curves(metrics: Metrics) -> Figure:
-    """Draw every column that ends in `loss`, and beside it every one that ends in `accuracy`.
+    """Draw all columns that end in `loss` and, beside them, all that end in `accuracy`.
 
-    `metrics` maps names to one value per row, as `Run.metrics` gives them; rows without a value are NaN. The horizontal
-    axis is the column `epoch`, or the row number where there is none.
+    Args:
+        metrics: One value per row for each column, as `Run.metrics` returns them. NaN is skipped. The horizontal axis
+            is the column `epoch`, or the row number.
 
-    >>> len(curves({"epoch": [0, 1], "train_loss": [0.5, 0.2], "val_accuracy": [0.8, 0.9]}).axes)
-    2
+    Returns:
+        The figure.
+
+    Raises:
+        ConfigError: If no column ends in `loss` or `accuracy`.
+
+    Example:
+        >>> len(curves({"epoch": [0, 1], "train_loss": [0.5, 0.2], "val_accuracy": [0.8, 0.9]}).axes)
+        2
     """
     panels = [(kind, [name for name in metrics if name.endswith(kind)]) for kind in ("loss", "accuracy")]
     panels = [(kind, names) for kind, names in panels if names]
@@ -30,7 +38,7 @@ def curves(metrics: Metrics) -> Figure:
         raise ConfigError(f"metrics: expected columns that end in 'loss' or 'accuracy', got {', '.join(metrics)}")
     figure = new_figure(4.6 * len(panels), 3.1)
     for place, (kind, names) in enumerate(panels):
-        axes = calm(figure.add_subplot(1, len(panels), place + 1))
+        axes = style_axes(figure.add_subplot(1, len(panels), place + 1))
         for name, colour in zip(names, _colours(names), strict=True):
             _line(axes, metrics, name, kind, colour)
         axes.set_title(kind.capitalize(), **TITLE)
@@ -46,14 +54,14 @@ def curves(metrics: Metrics) -> Figure:
 
 
 def _colours(names: Sequence[str]) -> list[str]:
-    """What is measured on held-out data gets the accent; with more lines than colours they repeat."""
+    """Return the accent colour for the first validation column, other colours in turn for the rest."""
     held_out = [name for name in names if not name.startswith("train")]
     rest = [MUTED, WARM]
     return [ACCENT if held_out and name == held_out[0] else rest[index % len(rest)] for index, name in enumerate(names)]
 
 
 def _line(axes: Axes, metrics: Metrics, name: str, kind: str, colour: str) -> None:
-    """One curve, with its last value in the legend; missing values are skipped, not drawn as gaps."""
+    """Draw one curve without missing values, with its last value in the legend."""
     times = metrics.get("epoch", range(len(metrics[name])))
     points = [(x, y) for x, y in zip(times, metrics[name], strict=True) if not math.isnan(y)]
     if not points:

@@ -1,4 +1,4 @@
-"""Two things in one image, each decoded by itself, in red and green: figure 5 of Sabour et al. 2017."""
+"""Two decodings of one image in red and green, as in figure 5 of Sabour et al. 2017."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.viz._images import Pixels, centres, check_images, mosaic, to_picture
-from torchcaps.viz._style import INK, NOTE, WARM, frameless, new_figure, shorten
+from torchcaps.viz._images import Pixels, centres, check_images, mosaic, to_rgb
+from torchcaps.viz._style import INK, NOTE, WARM, hide_axes, new_figure, shorten
 
 COLUMNS = 8
 GAP = 2
-# How much of the image shows where neither reconstruction does.
+# Brightness of the image without reconstruction.
 FAINT = 0.4
 
 
@@ -28,15 +28,33 @@ def overlays(
     targets: Tensor | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw images [N, C, H, W] over their two reconstructions [N, 2, C, H, W], the first in red, the second in green.
+    """Draw images above their two reconstructions, the first in red, the second in green.
 
-    Where both are, it is yellow; what neither explains stays grey. Above each stand labels, predictions and targets,
-    the classes that were decoded, all [N, 2]; without `targets` they are the predictions. Wrong predictions are written
-    in the warm colour, and a star marks a target that is neither label nor prediction.
+    Overlaps are yellow, pixels without reconstruction grey. Above each image are its labels, predictions and decoded
+    classes. Wrong predictions have the warm colour, and a star marks a decoded class that is neither label nor
+    prediction.
 
-    >>> pairs = torch.tensor([[1, 2], [3, 4]])
-    >>> len(overlays(torch.rand(2, 1, 36, 36), torch.rand(2, 2, 1, 36, 36), pairs, pairs).axes)
-    1
+    Args:
+        images: Images in [0, 1].
+        reconstructions: Decodings of two class capsules of each image.
+        labels: Labels of the images.
+        predictions: Predictions.
+        targets: Decoded classes; the predictions by default.
+        class_names: Names of the classes; numbers by default.
+
+    Shape:
+        images: [N, C, H, W]; reconstructions: [N, 2, C, H, W]; labels, predictions, targets: [N, 2].
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If there are no images, or shapes do not fit.
+
+    Example:
+        >>> pairs = torch.tensor([[1, 2], [3, 4]])
+        >>> len(overlays(torch.rand(2, 1, 36, 36), torch.rand(2, 2, 1, 36, 36), pairs, pairs).axes)
+        1
     """
     check_images("images", images)
     if images.shape[0] == 0:
@@ -50,15 +68,15 @@ def overlays(
             raise ShapeError(f"{name}: expected {wanted[:2]}, got {tuple(classes.shape)}")
     most = int(torch.stack([labels, predictions, targets]).max())
     names = [str(index) for index in range(most + 1)] if class_names is None else class_names
-    pictures = [(to_picture(image), blend(image, pair)) for image, pair in zip(images, reconstructions, strict=True)]
-    columns = min(COLUMNS, len(pictures))
-    bands = [range(start, min(start + COLUMNS, len(pictures))) for start in range(0, len(pictures), COLUMNS)]
-    height, width, _ = pictures[0][0].shape
+    cells = [(to_rgb(image), blend(image, pair)) for image, pair in zip(images, reconstructions, strict=True)]
+    columns = min(COLUMNS, len(cells))
+    bands = [range(start, min(start + COLUMNS, len(cells))) for start in range(0, len(cells), COLUMNS)]
+    height, width, _ = cells[0][0].shape
     figure = new_figure(0.5 + 1.02 * columns, len(bands) * (0.75 + 2 * height / width) + 0.25)
     for place, band in enumerate(bands):
-        axes = frameless(figure.add_subplot(len(bands), 1, place + 1))
-        rows = [[pictures[index][row] for index in band] for row in range(2)]
-        # A last band that is not full keeps the width of the others.
+        axes = hide_axes(figure.add_subplot(len(bands), 1, place + 1))
+        rows = [[cells[index][row] for index in band] for row in range(2)]
+        # All bands have the same width.
         rows = [row + [1 + 0 * row[0]] * (columns - len(row)) for row in rows]
         axes.imshow(mosaic(rows, GAP), interpolation="nearest")
         axes.set_yticks(centres(2, height, GAP), ["image", "decoded"])
@@ -70,13 +88,24 @@ def overlays(
 
 
 def blend(image: Tensor, pair: Tensor) -> Pixels:
-    """Two decoded images [2, C, H, W] in red and green over a faint image [C, H, W], as colours [H, W, 3].
+    """Blend two decodings in red and green over a faint image.
 
-    >>> blend(torch.zeros(1, 1, 1), torch.tensor([1.0, 0.0]).view(2, 1, 1, 1)).tolist()
-    [[[1.0, 0.0, 0.0]]]
+    Args:
+        image: Image in [0, 1].
+        pair: The two decodings.
+
+    Shape:
+        image: [C, H, W]; pair: [2, C, H, W]; returns [H, W, 3].
+
+    Returns:
+        The blended colours.
+
+    Example:
+        >>> blend(torch.zeros(1, 1, 1), torch.tensor([1.0, 0.0]).view(2, 1, 1, 1)).tolist()
+        [[[1.0, 0.0, 0.0]]]
     """
-    grey = to_picture(image).mean(axis=-1)  # [H, W]
-    red, green = (to_picture(decoded).mean(axis=-1) for decoded in pair)  # [H, W]
+    grey = to_rgb(image).mean(axis=-1)  # [H, W]
+    red, green = (to_rgb(decoded).mean(axis=-1) for decoded in pair)  # [H, W]
     behind = FAINT * grey * (1 - np.maximum(red, green))  # [H, W]
     return np.stack([np.maximum(red, behind), np.maximum(green, behind), behind], axis=-1)
 

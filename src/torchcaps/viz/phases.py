@@ -1,4 +1,4 @@
-"""Phases of oscillators over an image, iteration by iteration."""
+"""Phases of oscillators over an image at every iteration."""
 
 from __future__ import annotations
 
@@ -13,33 +13,47 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.viz._images import check_images, to_array, to_picture
-from torchcaps.viz._style import LABEL, MUTED, TITLE, frameless, new_figure
+from torchcaps.viz._images import check_images, to_array, to_rgb
+from torchcaps.viz._style import LABEL, MUTED, TITLE, hide_axes, new_figure
 
-# Its two ends have the same colour, as a phase's do, and all its colours are about as light.
+# A cyclic colour map of nearly constant lightness.
 CIRCLE = "twilight_shifted"
 
 
 def phases(image: Tensor, phases: Tensor) -> Figure:
-    """Draw an image [C, H, W] and beside it the phases [R, h, w] of one oscillator per position, a panel per iteration.
+    """Draw an image and the phases of one oscillator per position, one panel per iteration.
 
-    Colour is the phase, from -pi to pi. Under each panel stands the order parameter |mean exp(i phase)|: 0 where the
-    phases are spread over the circle, 1 where all are the same.
+    The colour is the phase in [-pi, pi]. Below each panel is the order parameter |mean exp(i phase)|: 0 for uniformly
+    distributed phases, 1 for equal ones.
 
-    >>> len(phases(torch.rand(1, 28, 28), torch.zeros(4, 14, 14)).axes)
-    6
+    Args:
+        image: Image in [0, 1].
+        phases: Phases at the start and after each iteration.
+
+    Shape:
+        image: [C, H, W]; phases: [R, h, w].
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+
+    Example:
+        >>> len(phases(torch.rand(1, 28, 28), torch.zeros(4, 14, 14)).axes)
+        6
     """
     check_images("image", image, "C, H, W")
     if phases.dim() != 3 or phases.shape[0] == 0:
-        raise ShapeError(f"phases: expected [R, h, w] of at least one iteration, got {tuple(phases.shape)}")
-    picture = to_picture(image)
+        raise ShapeError(f"phases: expected [R, h, w] with R of at least 1, got {tuple(phases.shape)}")
+    pixels = to_rgb(image)
     panels = len(phases) + 1
-    figure = new_figure(0.9 + 1.55 * panels, 0.75 + 1.55 * picture.shape[0] / picture.shape[1])
+    figure = new_figure(0.9 + 1.55 * panels, 0.75 + 1.55 * pixels.shape[0] / pixels.shape[1])
     row = figure.subplots(1, panels)
-    frameless(row[0]).imshow(picture, interpolation="nearest")
+    hide_axes(row[0]).imshow(pixels, interpolation="nearest")
     row[0].set_title("image", **TITLE)
     for number, (axes, angles) in enumerate(zip(row[1:], phases, strict=True)):
-        frameless(axes).imshow(to_array(angles), cmap=CIRCLE, vmin=-math.pi, vmax=math.pi, interpolation="nearest")
+        hide_axes(axes).imshow(to_array(angles), cmap=CIRCLE, vmin=-math.pi, vmax=math.pi, interpolation="nearest")
         axes.set_title("start" if number == 0 else f"iteration {number}", **TITLE)
         axes.set_xlabel(f"order {float(order_parameter(angles)):.2f}", **LABEL)
     scale = ScalarMappable(Normalize(-math.pi, math.pi), colormaps[CIRCLE])
@@ -51,7 +65,7 @@ def phases(image: Tensor, phases: Tensor) -> Figure:
 
 
 def order_parameter(phases: Tensor) -> Tensor:
-    """How far phases agree: |mean exp(i phase)| over all of them.
+    """Return the order parameter |mean exp(i phase)| of phases.
 
     >>> order_parameter(torch.tensor([0.0, math.pi])) < 1e-6
     tensor(True)

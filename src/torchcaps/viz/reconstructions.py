@@ -1,4 +1,4 @@
-"""Reconstructions beside their images, as in figure 3 of Sabour et al. 2017."""
+"""Images beside their reconstructions, as in figure 3 of Sabour et al. 2017."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.viz._images import centres, check_images, mosaic, to_picture
-from torchcaps.viz._style import INK, NOTE, WARM, frameless, new_figure, shorten
+from torchcaps.viz._images import centres, check_images, mosaic, to_rgb
+from torchcaps.viz._style import INK, NOTE, WARM, hide_axes, new_figure, shorten
 
 COLUMNS = 8
 GAP = 2
@@ -25,15 +25,32 @@ def reconstructions(
     targets: Tensor | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw images [N, C, H, W] over their reconstructions [N, C, H, W], eight to a band.
+    """Draw images above their reconstructions, eight to a band.
 
-    Above each stand label, prediction and target, the class whose capsule was decoded, on one line or, with longer
-    names, on three; all are class numbers [N], and without `targets` they are the predictions. Wrong predictions are
-    written in the warm colour.
+    Above each image are its label, prediction and decoded class, on one line or, for long names, on three. Wrong
+    predictions have the warm colour.
 
-    >>> digits, classes = torch.rand(3, 1, 28, 28), torch.tensor([1, 2, 3])
-    >>> len(reconstructions(digits, digits, classes, classes).axes)
-    1
+    Args:
+        images: Images in [0, 1].
+        reconstructions: Decodings of one class capsule of each image.
+        labels: Labels of the images.
+        predictions: Predictions.
+        targets: Decoded classes; the predictions by default.
+        class_names: Names of the classes; numbers by default.
+
+    Shape:
+        images, reconstructions: [N, C, H, W]; labels, predictions, targets: [N].
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If there are no images, or shapes do not fit.
+
+    Example:
+        >>> digits, classes = torch.rand(3, 1, 28, 28), torch.tensor([1, 2, 3])
+        >>> len(reconstructions(digits, digits, classes, classes).axes)
+        1
     """
     check_images("images", images)
     if images.shape[0] == 0:
@@ -51,14 +68,14 @@ def reconstructions(
     )
     triples = list(zip(labels.tolist(), predictions.tolist(), targets.tolist(), strict=True))
     bands = [range(start, min(start + COLUMNS, len(triples))) for start in range(0, len(triples), COLUMNS)]
-    height, width = images.shape[-2], to_picture(images[0]).shape[1]
+    height, width = images.shape[-2], to_rgb(images[0]).shape[1]
     columns = min(COLUMNS, len(triples))
     lines = 1 if max(map(len, names)) <= 2 else 3
     figure = new_figure(0.5 + 1.02 * columns, len(bands) * (0.3 + 0.15 * lines + 2 * height / width) + 0.25)
     for place, band in enumerate(bands):
-        axes = frameless(figure.add_subplot(len(bands), 1, place + 1))
-        rows = [[to_picture(source[index]) for index in band] for source in (images, reconstructions)]
-        # A last band that is not full keeps the width of the others.
+        axes = hide_axes(figure.add_subplot(len(bands), 1, place + 1))
+        rows = [[to_rgb(source[index]) for index in band] for source in (images, reconstructions)]
+        # All bands have the same width.
         rows = [row + [1 + 0 * row[0]] * (columns - len(row)) for row in rows]
         axes.imshow(mosaic(rows, GAP), interpolation="nearest")
         axes.set_yticks(centres(2, height, GAP), ["image", "decoded"])

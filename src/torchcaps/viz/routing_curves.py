@@ -1,4 +1,4 @@
-"""What routing did in every layer while a network learned: entropy, change of logits, shares, gradients, by epoch."""
+"""Routing statistics of every layer over the epochs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from torchcaps.errors import ConfigError
-from torchcaps.viz._style import INK, LABEL, NOTE, TITLE, calm, new_figure, shorten
+from torchcaps.viz._style import INK, LABEL, NOTE, TITLE, new_figure, shorten, style_axes
 from torchcaps.viz.diagnostics import layer_colours
 
 _NEEDED = ("epoch", "layer", "iteration", "measure", "value")
@@ -27,14 +27,24 @@ class _Row(NamedTuple):
 
 
 def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
-    """Draw columns of numbers as `Run.diagnostics` gives them over the epochs: four panels, a colour for each layer.
+    """Draw routing diagnostics over the epochs in four panels, one colour per layer.
 
-    Entropy of the coupling, 1 where it is even, and mean change of the logits, both at every iteration, the last one in
-    full colour; the shares of predictions that routing changes and of dead parents; the length of the gradient.
+    Entropy of the coupling (1 is uniform) and mean logit change at every iteration, the last one in full colour;
+    fractions of predictions changed by routing and of dead parents; gradient norms.
 
-    >>> some = {"epoch": [1, 2], "layer": ["head"] * 2, "iteration": [3, 3], "measure": ["entropy"] * 2}
-    >>> len(routing_curves({**some, "value": [0.9, 0.8]}).axes)
-    4
+    Args:
+        table: Columns `epoch`, `layer`, `iteration`, `measure` and `value`, as `Run.diagnostics` returns them.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ConfigError: If a column is missing or no layer has an entropy.
+
+    Example:
+        >>> some = {"epoch": [1, 2], "layer": ["head"] * 2, "iteration": [3, 3], "measure": ["entropy"] * 2}
+        >>> len(routing_curves({**some, "value": [0.9, 0.8]}).axes)
+        4
     """
     if not set(_NEEDED) <= set(table):
         raise ConfigError(f"table: expected the columns {', '.join(_NEEDED)}, got {', '.join(table) or 'none'}")
@@ -46,16 +56,16 @@ def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
     figure = new_figure(8.4, 5.6)
     panels = figure.subplots(2, 2)
     _iterations(panels[0, 0], rows, "entropy", colours)
-    panels[0, 0].set_title("Entropy of the coupling (1: even)", **TITLE)
+    panels[0, 0].set_title("Entropy of the coupling (1: uniform)", **TITLE)
     panels[0, 0].set_ylim(top=1.02)
     panels[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK)
     _iterations(panels[0, 1], rows, "logit_change", colours)
-    panels[0, 1].set_title("Mean change of the logits", **TITLE)
+    panels[0, 1].set_title("Mean logit change", **TITLE)
     panels[0, 1].set_ylim(bottom=0)
     _shares(panels[1, 0], rows, colours)
     _gradients(panels[1, 1], rows, colours)
     for axes in panels.flat:
-        calm(axes)
+        style_axes(axes)
         axes.set_xlabel("epoch", **LABEL)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.04)
@@ -63,7 +73,7 @@ def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
 
 
 def _iterations(axes: Axes, rows: Sequence[_Row], measure: str, colours: Mapping[str, str]) -> None:
-    """A line for each layer and iteration; the earlier, the fainter."""
+    """Draw one line per layer and iteration, earlier iterations fainter."""
     for layer, colour in colours.items():
         mine = [row for row in rows if (row.layer, row.measure) == (layer, measure)]
         iterations = sorted({row.iteration or 0 for row in mine})
@@ -73,7 +83,7 @@ def _iterations(axes: Axes, rows: Sequence[_Row], measure: str, colours: Mapping
             alpha = 0.15 + 0.85 * (iterations.index(iteration) + 1) / len(iterations)
             _line(axes, points, color=colour, alpha=alpha, label=shorten(layer, 24) if last else None)
     if not axes.lines:
-        axes.text(0.5, 0.5, "one pass: nothing changes", transform=axes.transAxes, ha="center", **NOTE)
+        axes.text(0.5, 0.5, "one iteration: no change", transform=axes.transAxes, ha="center", **NOTE)
 
 
 def _shares(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> None:
@@ -84,11 +94,11 @@ def _shares(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> Non
     highest = max((row.value for row in rows if row.measure in ("changed", "dead")), default=0.0)
     axes.set_ylim(-0.005, max(0.1, 1.1 * highest))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_title("Changed predictions, and dead parents (dotted)", **TITLE)
+    axes.set_title("Changed predictions, dead parents (dotted)", **TITLE)
 
 
 def _gradients(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> None:
-    """A line for each routing layer, and one for all the others together."""
+    """Draw one line per routing layer, and one for all other layers together."""
     rest: dict[float, float] = {}
     for row in rows:
         if row.measure == "gradient_norm" and row.layer not in colours:
@@ -101,11 +111,11 @@ def _gradients(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]) -> 
         axes.set_yscale("log")
     if rest:
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
-    axes.set_title("Length of the gradient", **TITLE)
+    axes.set_title("Gradient norm", **TITLE)
 
 
 def _line(axes: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
-    """One line; values that are not finite are skipped."""
+    """Draw one line without values that are not finite."""
     known = [(epoch, value) for epoch, value in points if math.isfinite(value)]
     if known:
         marker = "o" if len(known) <= 40 else None

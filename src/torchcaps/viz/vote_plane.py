@@ -1,4 +1,4 @@
-"""Votes in a plane, before and after routing: who agrees gains coupling, outliers lose it."""
+"""Votes in a plane, before and after routing."""
 
 from __future__ import annotations
 
@@ -14,38 +14,53 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.viz._images import to_array
-from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, TITLE, WARM, calm, new_figure
+from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, TITLE, WARM, new_figure, style_axes
 
-# The area of a dot whose coupling is an even share, in square points.
+# The area of a dot of uniform coupling, in square points.
 AREA = 30.0
-# A dot has at least this area, so that a vote that has lost everything is seen still.
+# Dots of almost no coupling remain visible.
 LEAST = 0.6
 
 
 class VoteView(NamedTuple):
-    """The votes of all children for one parent in a plane, at the first and at the last iteration.
+    """The votes of all children for one parent in a plane, at the first and the last iteration.
 
-    `even` is the coupling of a child that makes no difference between the parents, `kept` the share of the votes'
-    squares that lies in the plane; `titles` stand above the two panels.
+    Attributes:
+        votes: Projected votes.
+        coupling: Coupling at the first and the last iteration.
+        poses: Projected poses of the parent at the first and the last iteration.
+        uniform: Coupling of uniform routing.
+        explained: Fraction of the squared votes that lies in the plane.
+        titles: Titles of the two panels.
     """
 
     votes: Tensor  # [I, 2]
     coupling: Tensor  # [2, I]
     poses: Tensor  # [2, 2]
-    even: float
-    kept: float
+    uniform: float
+    explained: float
     titles: tuple[str, str]
 
 
 def vote_plane(views: Sequence[VoteView]) -> Figure:
-    """Draw a row per parent: its votes before routing and after it, and its pose as a cross.
+    """Draw one row per parent: its votes before and after routing, and its pose as a cross.
 
-    The area of a dot is the vote's coupling; it is orange where that is less than an even share.
+    The area of a dot is the coupling of the vote. Dots below the uniform coupling are orange.
 
-    >>> import torch
-    >>> view = VoteView(torch.rand(9, 2), torch.full((2, 9), 0.1), torch.rand(2, 2), 0.1, 0.9, ("first", "last"))
-    >>> len(vote_plane([view]).axes)
-    2
+    Args:
+        views: One view per parent.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If there are no views, or shapes do not fit.
+
+    Example:
+        >>> import torch
+        >>> view = VoteView(torch.rand(9, 2), torch.full((2, 9), 0.1), torch.rand(2, 2), 0.1, 0.9, ("first", "last"))
+        >>> len(vote_plane([view]).axes)
+        2
     """
     if not views:
         raise ShapeError("views: expected at least one parent, got none")
@@ -58,14 +73,14 @@ def vote_plane(views: Sequence[VoteView]) -> Figure:
     for axes, view, (low, high) in zip(rows, views, boxes, strict=True):
         for moment, panel in enumerate(axes):
             _scatter(panel, view, moment)
-            # The same part of the plane before and after.
+            # Both panels show the same region.
             panel.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     dots = [
         Line2D([], [], linestyle="", marker="o", color=colour, alpha=0.7, markersize=float(np.sqrt(AREA * share)))
         for share, colour in ((0.25, WARM), (1, ACCENT), (3, ACCENT))
     ]
     cross = Line2D([], [], linestyle="", marker="X", color=INK, markeredgecolor="white", markersize=9)
-    names = ["a quarter of an even share", "an even share", "three even shares", "pose of the class"]
+    names = ["1/4 of uniform coupling", "uniform coupling", "3 times uniform coupling", "pose of the class"]
     figure.legend(
         [*dots, cross],
         names,
@@ -81,31 +96,31 @@ def vote_plane(views: Sequence[VoteView]) -> Figure:
 
 def _check(view: VoteView) -> None:
     count = len(view.votes)
-    for name, value, wanted in (
+    for name, value, expected in (
         ("votes", view.votes, (count, 2)),
         ("coupling", view.coupling, (2, count)),
         ("poses", view.poses, (2, 2)),
     ):
-        if value.shape != wanted:
-            raise ShapeError(f"{name}: expected {wanted}, got {tuple(value.shape)}")
+        if value.shape != expected:
+            raise ShapeError(f"{name}: expected {expected}, got {tuple(value.shape)}")
 
 
 def _scatter(axes: Axes, view: VoteView, moment: int) -> None:
-    share = to_array(view.coupling[moment] / view.even)  # [I]
-    # Small ones last, so that none is hidden under a large one; even ones, but for rounding, are no losers.
+    share = to_array(view.coupling[moment] / view.uniform)  # [I]
+    # Small dots are drawn last, above large ones. The tolerance excludes rounding errors of uniform coupling.
     order = np.argsort(-share)
     colours = np.where(share[order] < 0.999, WARM, ACCENT)
     areas = np.maximum(AREA * share[order], LEAST)
-    calm(axes, grid=False).axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    style_axes(axes, grid=False).axhline(0, color=FAINT, linewidth=0.6, zorder=0)
     axes.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
     axes.scatter(*to_array(view.votes)[order].T, s=areas, c=colours, alpha=0.6, linewidths=0)
     axes.plot(*to_array(view.poses[moment]), marker="X", color=INK, markeredgecolor="white", markersize=10)
     axes.set_title(view.titles[moment], **{**TITLE, "fontsize": 9})
-    axes.set_xlabel(f"principal axes of the votes: {view.kept:.0%} of their squares", **LABEL)
+    axes.set_xlabel(f"principal axes of the votes ({view.explained:.0%} of their squares)", **LABEL)
 
 
 def _box(view: VoteView) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The corners of a box around everything, with a margin, at most as high as it is wide and at least half of it."""
+    """Return the corners of a box around all points, with a margin, whose height is 0.5 to 1 times its width."""
     points = np.concatenate([to_array(view.votes), to_array(view.poses)])  # [I+2, 2]
     low, high = points.min(axis=0), points.max(axis=0)
     middle, half = (low + high) / 2, 0.54 * np.maximum(high - low, 1e-6)

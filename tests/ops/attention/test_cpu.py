@@ -4,27 +4,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels import dense, joined
+from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops.attention import cpu
-from torchcaps.testing import assert_matches
-from torchcaps.types import Capsules
+from torchcaps.ops import _native
+from torchcaps.testing import assert_matches_reference
 
-missing = cpu.why_missing()
+missing = _native.missing_reason()
 needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 
-def both(parents: Capsules) -> Tensor:
-    return torch.cat([parents.poses, parents.activations.unsqueeze(-1)], dim=-1)
-
-
 def twin(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
-    return both(cpu.route(poses, weight, start, gain=gain, offset=offset, iters=iters))
+    return joined(dense("attention", poses, weight, parents=start, gain=gain, offset=offset, iters=iters))
 
 
 def reference(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
     routed = ops.attention_routing(ops.vote(poses, weight), start, gain=gain, offset=offset, iters=iters)
-    return both(routed.capsules)
+    return joined(routed.capsules)
 
 
 @needs_kernel
@@ -39,7 +36,7 @@ def test_it_is_the_reference(sizes: tuple[int, ...], started: bool, shared: bool
     weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim)
     start = torch.randn(batch, parents, out_dim) if started else None
     for iters in (1, 3):
-        assert_matches(
+        assert_matches_reference(
             lambda *tensors, iters=iters: twin(*tensors, iters=iters),
             lambda *tensors, iters=iters: reference(*tensors, iters=iters),
             [poses, weight, start, torch.randn(out_dim), torch.randn(out_dim)],
@@ -51,14 +48,16 @@ def test_it_is_the_reference(sizes: tuple[int, ...], started: bool, shared: bool
 @needs_kernel
 def test_without_gain_and_offset() -> None:
     poses, weight = torch.randn(3, 5, 4), torch.randn(5, 3, 4, 6)
-    torch.testing.assert_close(cpu.route(poses, weight), ops.attention_routing(ops.vote(poses, weight)).capsules)
+    torch.testing.assert_close(
+        dense("attention", poses, weight), ops.attention_routing(ops.vote(poses, weight)).capsules
+    )
 
 
 def test_errors_name_the_argument() -> None:
     poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
-    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
-        cpu.route(poses, weight, iters=0)
-    with pytest.raises(ShapeError, match=r"^poses: expected \(2, 3, 6\), got \(3, 6\)$"):
-        cpu.route(poses, weight, torch.zeros(3, 6))
-    with pytest.raises(ShapeError, match=r"^gain: expected \(6,\), got \(3,\)$"):
-        cpu.route(poses, weight, gain=torch.zeros(3))
+    with raises_about(ConfigError, "iters", "0"):
+        dense("attention", poses, weight, iters=0)
+    with raises_about(ShapeError, "parents", "(3, 6)"):
+        dense("attention", poses, weight, parents=torch.zeros(3, 6))
+    with raises_about(ShapeError, "gain", "(3,)"):
+        dense("attention", poses, weight, gain=torch.zeros(3))

@@ -4,18 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels import dense, joined
+from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ConfigError
-from torchcaps.ops.kmeans import cpu
-from torchcaps.testing import assert_matches
+from torchcaps.ops import _native
+from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
-missing = cpu.why_missing()
+missing = _native.missing_reason()
 needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
-
-
-def both(parents: Capsules) -> Tensor:
-    return torch.cat([parents.poses, parents.activations.unsqueeze(-1)], dim=-1)
 
 
 def reference(poses: Tensor, weight: Tensor, **options) -> Capsules:
@@ -32,9 +30,9 @@ def test_it_is_the_reference(sizes: tuple[int, ...], shared: bool, dtype: torch.
     poses = torch.randn(batch, children, in_dim)
     weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim)
     for options in ({}, {"iters": 1}, {"iters": 5, "inverse_temp": 2.0}):
-        assert_matches(
-            lambda *tensors, options=options: both(cpu.route(*tensors, **options)),
-            lambda *tensors, options=options: both(reference(*tensors, **options)),
+        assert_matches_reference(
+            lambda *tensors, options=options: joined(dense("kmeans", *tensors, **options)),
+            lambda *tensors, options=options: joined(reference(*tensors, **options)),
             [poses, weight],
             dtype=dtype,
             factor=4,
@@ -44,13 +42,13 @@ def test_it_is_the_reference(sizes: tuple[int, ...], shared: bool, dtype: torch.
 @needs_kernel
 def test_zero_votes_have_finite_gradients() -> None:
     poses, weight = torch.zeros(2, 5, 4, requires_grad=True), torch.randn(5, 3, 4, 6, requires_grad=True)
-    for grad in torch.autograd.grad(both(cpu.route(poses, weight)).sum(), (poses, weight)):
+    for grad in torch.autograd.grad(joined(dense("kmeans", poses, weight)).sum(), (poses, weight)):
         assert grad.isfinite().all()
 
 
 def test_options_are_checked() -> None:
     poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
-    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
-        cpu.route(poses, weight, iters=0)
-    with pytest.raises(ConfigError, match=r"^inverse_temp: expected a finite number above 0, got -1$"):
-        cpu.route(poses, weight, inverse_temp=-1)
+    with raises_about(ConfigError, "iters", "0"):
+        dense("kmeans", poses, weight, iters=0)
+    with raises_about(ConfigError, "inverse_temp", "-1"):
+        dense("kmeans", poses, weight, inverse_temp=-1)

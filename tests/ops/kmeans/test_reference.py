@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import ROUTINGS, dynamic_routing, kmeans_routing, squash, trace
 from torchcaps.ops.kmeans import kmeans_steps
@@ -87,18 +88,18 @@ def test_gradient_through_all_iterations() -> None:
 
 
 def test_it_is_registered() -> None:
-    assert ROUTINGS["kmeans"] is kmeans_steps
+    assert ROUTINGS["kmeans"].steps is kmeans_steps
 
 
 VOTES = torch.zeros(2, 4, 3, 5)
 
 
 def test_errors_name_the_argument() -> None:
-    with pytest.raises(ShapeError, match=r"^votes: expected \[B, I, J, D\], got \(4, 3, 5\) \(3 axes\)$"):
+    with raises_about(ShapeError, "votes", "(4, 3, 5) (3 axes)"):
         kmeans_routing(VOTES[0])
-    with pytest.raises(ShapeError, match=r"^logits: expected \(2, 4, 3\), got \(2, 3, 4\)$"):
+    with raises_about(ShapeError, "logits", "(2, 3, 4)"):
         kmeans_routing(VOTES, torch.zeros(2, 3, 4))
-    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
+    with raises_about(ConfigError, "iters", "0"):
         kmeans_routing(VOTES, iters=0)
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ConfigError, match=f"^inverse_temp: expected a finite number above 0, got {wrong}$"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import kuramoto_routing
@@ -131,13 +132,13 @@ def test_gradients_are_those_of_the_values() -> None:
 
 
 def test_errors_name_the_argument() -> None:
-    with pytest.raises(ConfigError, match=r"^iters: expected a count of at least 1, got 0$"):
+    with raises_about(ConfigError, "iters", "0"):
         kuramoto_routing(sample(), iters=0)
-    with pytest.raises(ConfigError, match=r"^gain: expected a finite number of at least 0, got -1.0$"):
+    with raises_about(ConfigError, "gain", "-1.0"):
         kuramoto_routing(sample(), gain=-1.0)
-    with pytest.raises(ConfigError, match=r"^step: expected a finite number of at least 0, got inf$"):
+    with raises_about(ConfigError, "step", "inf"):
         kuramoto_routing(sample(), step=math.inf)
-    with pytest.raises(ShapeError, match=r"^bias: expected \(3, 4\), got \(4,\)$"):
+    with raises_about(ShapeError, "bias", "(4,)"):
         kuramoto_routing(sample(), bias=torch.zeros(4))
-    with pytest.raises(ShapeError, match=r"^omega: expected \(3, 4, 4\), got \(4, 4\)$"):
+    with raises_about(ShapeError, "omega", "(4, 4)"):
         kuramoto_routing(sample(), omega=torch.zeros(4, 4))

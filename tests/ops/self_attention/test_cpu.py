@@ -2,20 +2,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
+from kernels import dense, joined
+from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ShapeError
-from torchcaps.ops.self_attention import cpu
-from torchcaps.testing import assert_matches
-from torchcaps.types import Capsules
+from torchcaps.ops import _native
+from torchcaps.testing import assert_matches_reference
 
-missing = cpu.why_missing()
+missing = _native.missing_reason()
 needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
-
-
-def both(parents: Capsules) -> Tensor:
-    return torch.cat([parents.poses, parents.activations.unsqueeze(-1)], dim=-1)
 
 
 @needs_kernel
@@ -30,9 +26,9 @@ def test_it_is_the_reference(sizes: tuple[int, ...], prior: str, shared: bool, d
     poses = torch.randn(batch, children, in_dim) / children**0.5
     weight = 0.3 * torch.randn(*(() if shared else (children,)), parents, in_dim, out_dim)
     priors = {"none": None, "one": torch.randn(1, parents), "all": torch.randn(children, parents)}
-    assert_matches(
-        lambda poses, weight, prior: both(cpu.route(poses, weight, prior=prior)),
-        lambda poses, weight, prior: both(ops.self_attention_routing(ops.vote(poses, weight), prior=prior).capsules),
+    assert_matches_reference(
+        lambda poses, weight, prior: joined(dense("self_attention", poses, weight, prior=prior)),
+        lambda poses, weight, prior: joined(ops.self_attention_routing(ops.vote(poses, weight), prior=prior).capsules),
         [poses, weight, priors[prior]],
         dtype=dtype,
         factor=4,
@@ -40,5 +36,5 @@ def test_it_is_the_reference(sizes: tuple[int, ...], prior: str, shared: bool, d
 
 
 def test_a_prior_of_another_shape() -> None:
-    with pytest.raises(ShapeError, match=r"^prior: expected \(5, 3\) or \(1, 3\), got \(3, 3\)$"):
-        cpu.route(torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6), prior=torch.zeros(3, 3))
+    with raises_about(ShapeError, "prior", "(3, 3)"):
+        dense("self_attention", torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6), prior=torch.zeros(3, 3))

@@ -1,1 +1,1 @@
-"""What `torchcaps data` does, one file per action: a function of the arguments that gives the exit code."""
+"""The actions of `torchcaps data`, one file each."""

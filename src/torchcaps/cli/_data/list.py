@@ -1,4 +1,4 @@
-"""`torchcaps data list`: every data set, and which are at hand."""
+"""`torchcaps data list`: all data sets, and which are on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(args: Namespace, out: Output) -> int:
     """Print a line for each data set."""
     if args.words:
         word = args.words[0]
-        raise ConfigError(f"unexpected argument '{word}' after list; `torchcaps data show {word}` says more")
+        raise ConfigError(f"unexpected argument '{word}' after list (`torchcaps data show {word}` shows it)")
     from torchcaps.data import DATASETS
 
     entries = [
@@ -25,25 +25,25 @@ def run(args: Namespace, out: Output) -> int:
             "source": DATASETS[name].source,
             "licence": DATASETS[name].licence,
             "options": list(DATASETS[name].options),
-            "at_hand": at_hand(name),
+            "local": local_files_of(name),
         }
         for name in DATASETS
     ]
     out.document(entries)
-    columns = ("data", "at hand", "description", "licence")
-    out.table(columns, [(e["name"], e["at_hand"], e["description"], e["licence"]) for e in entries])
+    columns = ("data", "local files", "description", "licence")
+    out.table(columns, [(e["name"], e["local"], e["description"], e["licence"]) for e in entries])
     return 0
 
 
-def at_hand(name: str) -> str:
-    """Whether its files are there: yes, no, or how many of them; always, if it needs none."""
-    from torchcaps.data.check import at_hand_source, here
+def local_files_of(name: str) -> str:
+    """Return whether the files of a data set are on this machine: `all`, `none`, `m of n`, or `not needed`."""
+    from torchcaps.data.verify import local_files, local_source
 
-    source = at_hand_source(name)
+    source = local_source(name)
     if source is None:
-        return "always"
-    found = {file.name for file in here(source)}
+        return "not needed"
+    found = {file.name for file in local_files(source)}
     needed = {file.name for file in source.files if not file.optional}
     if needed <= found:
-        return "yes"
-    return f"{len(needed & found)} of {len(needed)} files" if found else "no"
+        return "all"
+    return f"{len(needed & found)} of {len(needed)}" if found else "none"

@@ -1,4 +1,4 @@
-"""`torchcaps data show`: what is in a part of a data set, in numbers and as a contact sheet."""
+"""`torchcaps data show`: statistics of a data set and a figure of some images of each class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchcaps.cli._words import read_options
+from torchcaps.cli._args import read_options
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,25 +16,26 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def run(args: Namespace, out: Output) -> int:
-    """Count a part, draw some of its images, and say where the picture is."""
+    """Print the statistics of one split and save a figure of its images."""
     if not args.words or "=" in args.words[0]:
-        raise ConfigError("data show: expected the name of a data set, got none; `torchcaps data` lists them")
+        raise ConfigError("data show: expected the name of a data set, got none (`torchcaps data` lists them)")
     name = args.words[0]
     path = Path(args.out) if args.out is not None else Path(f"{Path(name).name}-{args.split}.png")
     if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"--out: expected a file that ends in {', '.join(SUFFIXES)}, got '{path}'")
+        raise ConfigError(f"--out: expected a file name ending in {', '.join(SUFFIXES)}, got '{path}'")
     from torchcaps import viz
-    from torchcaps.data import ImageData, describe, load_data
+    from torchcaps._files import write_figure
+    from torchcaps.data import describe, load_data
 
     data = load_data(name, args.split, **read_options(args.words[1:]))
     summary = describe(data)
-    # Of data that are not in memory some images are enough; where two things are in one, it stands with the first.
-    part = data if type(data) is ImageData else data.spread(summary["counted"])
-    labels = part.labels if data.num_labels == 1 else part.labels[:, 0]  # [n]
-    figure = viz.contact_sheet(part.images, labels, data.class_names)
+    sample = data.evenly_spaced(summary["counted"])
+    # An image of two objects is shown with the class of the first.
+    labels = sample.labels if data.num_labels == 1 else sample.labels[:, 0]  # [n]
+    figure = viz.image_grid(sample.images, labels, data.class_names)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    out.document({**summary, "picture": path})
+    write_figure(path, figure)
+    out.document({**summary, "figure": path})
     channels, height, width = summary["image_shape"]
     pixels = summary["pixels"]
     out.say(f"{summary['name']}, {summary['split']}: {summary['images']:,} images", style="bold")
@@ -47,7 +48,7 @@ def run(args: Namespace, out: Output) -> int:
             **{name: f"{values[0]} to {values[-1]}" for name, values in summary["meta"].items() if values},
         }
     )
-    counted = "images" if summary["counted"] == summary["images"] else f"among {summary['counted']:,} images"
+    counted = "images" if summary["counted"] == summary["images"] else f"of {summary['counted']:,} counted images"
     out.table(("class", counted), list(summary["classes"].items()))
     out.say(str(path))
     return 0

@@ -1,5 +1,16 @@
 """Inverted dot-product attention routing (Tsai, Srivastava, Goh, Salakhutdinov 2020)."""
 
+from torchcaps.ops import _native
+from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops.attention import cpu
 from torchcaps.ops.attention.reference import attention_routing, attention_steps
+
+register_routing(
+    Routing(
+        name="attention",
+        steps=attention_steps,
+        kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+    )
+)
 
 __all__ = ["attention_routing", "attention_steps"]

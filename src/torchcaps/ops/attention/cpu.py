@@ -1,4 +1,4 @@
-"""The C++ twin of inverted dot-product attention: from poses and weight to parents, without storing votes."""
+"""The C++ kernel of inverted dot-product attention: from poses and weight to parents, without storing votes."""
 
 from __future__ import annotations
 
@@ -8,37 +8,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.ops import _library
-from torchcaps.ops._steps import check_iters
-from torchcaps.ops.agreement.cpu import agree
-from torchcaps.ops.attention.reference import check_attention, presence
+from torchcaps.ops._attention_pass.cpu import attend
+from torchcaps.ops._iterations import check_iters
+from torchcaps.ops.attention.reference import check_attention
+from torchcaps.ops.squash import SquashForm, squashed_length
 from torchcaps.types import Capsules
 
-why_missing, why_not, describe = _library.why_missing, _library.why_not, _library.describe
 
-
-def route(
-    poses: Tensor,
+def dense(
+    children: Capsules,
     weight: Tensor,
-    parents: Tensor | None = None,
     *,
+    parents: Tensor | None = None,
     gain: Tensor | None = None,
     offset: Tensor | None = None,
     iters: int = 3,
+    squash: SquashForm = "standard",
 ) -> Capsules:
-    """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D]; see `attention_routing`.
-
-    `parents` [B, J, D] are where the routing starts, zero unless given.
-
-    >>> route(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16)).poses.shape
-    torch.Size([2, 10, 16])
-    """
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `attention_routing`."""
     check_iters(iters)
-    size = weight.shape[-1]
+    poses, size = children.poses, weight.shape[-1]
     check_attention(parents, gain, offset, torch.Size((poses.shape[0], weight.shape[-3], size)))
-    found, total = parents, poses
+    out, total = parents, poses
     for _ in range(iters):
-        total = agree(poses, weight, None if found is None else found / math.sqrt(size))  # [B, J, D]
-        found = F.layer_norm(total, (size,), gain, offset)  # [B, J, D]
-    assert found is not None
-    return Capsules(found, presence(total))
+        total = attend(poses, weight, None if out is None else out / math.sqrt(size))  # [B, J, D]
+        out = F.layer_norm(total, (size,), gain, offset)  # [B, J, D]
+    assert out is not None
+    return Capsules(out, squashed_length(total, form=squash))

@@ -56,7 +56,7 @@ def _pass(
     small = (parent < parents)[:, None] & (inner < D)[None, :]  # [J, D]
     at = (sample[:, None, None] * parents + parent[None, :, None]) * D + inner[None, None, :]  # [B, J, D]
     inside = present[:, None, None] & small[None, :, :]  # [B, J, D]
-    asked = tl.load(query + at, mask=inside, other=0.0)  # [B, J, D]
+    queries = tl.load(query + at, mask=inside, other=0.0)  # [B, J, D]
     if PULL:
         pulled = tl.load(grad + at, mask=inside, other=0.0)  # [B, J, D]
     total = tl.zeros([TILE_B, TILE_J, TILE_D], ACC)
@@ -68,7 +68,7 @@ def _pass(
             row = (parent[:, None] * P + p) * D + inner[None, :]  # [J, D]
             column = tl.load(weight + child * child_stride + row, mask=small, other=0.0).to(ACC)  # [J, D]
             votes += pose[:, None, None] * column[None, :, :]
-        scale = _coupling(votes, asked, real, LEAKY)  # [B, J]
+        scale = _coupling(votes, queries, real, LEAKY)  # [B, J]
         if PULL:
             scale = _pull(votes, scale, pulled)  # [B, J]
         total += scale[:, :, None] * votes
@@ -122,7 +122,7 @@ def _sizes(poses: Tensor, weight: Tensor) -> tuple[int, int, int, int, int]:
 
 
 def _warps(elements: int) -> int:
-    """Warps of 32 threads for a program that holds so many elements."""
+    """Return the number of warps of 32 threads for a program with a given number of elements."""
     return max(1, min(16, elements // 256))
 
 

@@ -1,12 +1,12 @@
-"""The Triton twin of dynamic routing, for CUDA: poses and weight in, parents out, votes only ever in registers.
+"""The Triton kernel of dynamic routing, for CUDA. It takes poses and weight and keeps votes in registers.
 
-The logits of a child need not be kept: after some iterations they are votes . query, where the query of a parent is the
-sum of the poses that it had so far. One pass over the children therefore turns a query into the next presquash, and one
-more pass per iteration turns its gradient into the gradient of the query. A last pass, child by child, makes the
-gradients of poses and weight from the queries and presquash gradients of all iterations. What is kept in between has
-the size of the output. Partial sums are added in a fixed order: two runs give the same bits.
+The logits of a child are not stored: in every iteration they are votes . query, where the query of a parent is the sum
+of its poses so far. One pass over the children turns a query into the next presquash, and one more pass per iteration
+turns its gradient into the gradient of the query. A last pass, child by child, computes the gradients of poses and
+weight from the queries and presquash gradients of all iterations. Intermediate results have the size of the output.
+Partial sums are added in a fixed order: two runs give the same bits.
 
-Held to the reference in Triton's interpreter only: it has not run on a GPU yet.
+Tested against the reference in Triton's interpreter only. It has not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops.dynamic.reference import GradMode, check_routing_options, dynamic_routing
-from torchcaps.ops.squash import squash
-from torchcaps.ops.votes import check_poses_and_weight, vote
+from torchcaps.errors import ConfigError
+from torchcaps.ops.squash import SquashForm, squash
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """None where this twin can serve, otherwise the reason and the remedy."""
+def unavailable(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return why the kernel cannot run on a device in a type, with the remedy, or None."""
     if dtype not in _DTYPES:
         return f"it takes floating-point tensors, got {dtype}; use backend='reference'"
     if importlib.util.find_spec("triton") is None:
@@ -41,36 +39,31 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def describe() -> str:
-    """What there is to say about the kernel where it is available."""
+    """Describe the kernel for `torchcaps info`."""
     return "interpreted, slow" if _interpreted() else "has not run on a GPU before: please report what you see"
 
 
-def route(
+def compute(
     poses: Tensor,
     weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    iters: int = 3,
-    leaky: bool = False,
-    grad: GradMode = "all",
+    bias: Tensor | None,
+    iters: int,
+    leaky: bool,
+    last_only: bool,
+    squash: SquashForm = "standard",
 ) -> Tensor:
-    """From poses [B, I, P] through weight [I, J, P, D], or [J, P, D], to parents [B, J, D].
+    """Compute the parents [B, J, D] of poses [B, I, P] through weight [I, J, P, D] or [J, P, D].
+
+    The kernel has the standard squash alone; `_dense.standard_squash_only` refuses the others.
 
     Sums are kept in float32 for bfloat16 and float16; the result has the type that poses and weight promote to. There
     are first derivatives only: the gradient of a gradient is an error.
     """
-    check_poses_and_weight(poses, weight)
-    check_routing_options(iters, grad)
-    if bias is not None and bias.shape != (weight.shape[-3], weight.shape[-1]):
-        raise ShapeError(f"bias: expected {(weight.shape[-3], weight.shape[-1])}, got {tuple(bias.shape)}")
-    if 0 in poses.shape or 0 in weight.shape:
-        # Nothing to compute, but a shape and a graph to give back.
-        return dynamic_routing(vote(poses, weight), bias=bias, iters=iters, leaky=leaky, grad=grad).poses
-    return _route(poses, weight, bias, iters, leaky, grad == "all")[0]
+    return _route(poses, weight, bias, iters, leaky, not last_only)[0]
 
 
 def _interpreted() -> bool:
-    # Triton looks at this variable when a kernel is defined, that is once, at the first use of this twin.
+    # Triton reads this variable once, when a kernel is defined.
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

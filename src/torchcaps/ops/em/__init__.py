@@ -1,6 +1,26 @@
 """EM routing between matrix capsules (Hinton, Sabour, Frosst 2018)."""
 
+from torchcaps.ops import _native
+from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops.em import cpu
 from torchcaps.ops.em.reference import em_routing, em_steps
 from torchcaps.ops.em.schedules import inverse_temps
+
+register_routing(
+    Routing(
+        name="em",
+        steps=em_steps,
+        kernels=(
+            Kernel(
+                "cpu",
+                conv=cpu.conv,
+                unavailable=_native.unavailable,
+                unsupported=cpu.unsupported,
+                describe=_native.instruction_set,
+            ),
+        ),
+        reads_activations=True,
+    )
+)
 
 __all__ = ["em_routing", "em_steps", "inverse_temps"]

@@ -1,176 +1,177 @@
-"""The C++ twin of EM routing over a grid: votes recomputed from 4x4 products and never stored (see README.md)."""
+"""The C++ kernel of EM routing over a grid: votes recomputed from 4x4 products and never stored (see README.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ShapeError
-from torchcaps.ops import _library
-from torchcaps.ops.conv import Window
-from torchcaps.ops.em.reference import MASS_FLOOR
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops import _native
+from torchcaps.ops._iterations import Background
+from torchcaps.ops.conv import Competition, Window
+from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start
+from torchcaps.ops.em.schedules import InverseTemp, Sharpness, inverse_temps, sharpnesses
 from torchcaps.types import Capsules
 
 SIDE = 4
-# What the kernel keeps of a parent in an iteration: mean and variance, mass, half the log-determinant, activity.
-_KEPT = 2 * SIDE * SIDE + 3
+# Values saved per parent and iteration: mean and variance, mass, half the log-determinant, activity.
+_SAVED = 2 * SIDE * SIDE + 3
+# Constants that do not differ from iteration to iteration: variance floor, mass floor, momentum.
+_SINGLE = 3
 
-why_missing, why_not, describe = _library.why_missing, _library.why_not, _library.describe
+
+def unsupported(
+    children: Capsules,
+    weight: Tensor,
+    *,
+    window: Window,
+    covariance: Covariance = "diagonal",
+    **params: Any,
+) -> str | None:
+    """Return the reason why the kernel does not compute a case, or None."""
+    if covariance != "diagonal":
+        return "the kernel has a diagonal covariance"
+    if window.pose != "matrix" or weight.shape[-1] != SIDE:
+        return "the kernel has 4x4 pose matrices"
+    return None
 
 
-def convolve(
+def conv(
     children: Capsules,
     weight: Tensor,
     window: Window,
     *,
     beta_u: Tensor,
     beta_a: Tensor,
-    inverse_temp: Sequence[float],
+    iters: int = 3,
+    inverse_temp: InverseTemp = "paper",
+    covariance: Covariance = "diagonal",
     variance_floor: float = 0.1,
+    momentum: float = 0.0,
+    sharpness: Sharpness = 1.0,
+    background: Background = None,
+    start: Start = "parents",
+    mass_floor: float = MASS_FLOOR,
 ) -> Capsules:
-    """From a grid of children [B, H, W, I, 16] through weight [K*K*I, J, 4, 4], or [I, J, 4, 4], to parents.
+    """Route a grid of children [B, H, W, I, 16] through weight [K*K*I, J, 4, 4] or [I, J, 4, 4]; see `em_routing`.
 
-    Gives poses [B, H', W', J, 16] and their activations. The covariance is diagonal, and there is no momentum. Types of
-    16 bits are computed in float32. First derivatives only: the gradient of a gradient is an error.
-
-    >>> children = Capsules(torch.ones(2, 5, 5, 3, 16), torch.ones(2, 5, 5, 3))
-    >>> betas = {"beta_u": torch.zeros(7), "beta_a": torch.zeros(7)}
-    >>> convolve(children, torch.ones(27, 7, 4, 4), Window((5, 5), (3, 3)), inverse_temp=[1.0], **betas).poses.shape
-    torch.Size([2, 3, 3, 7, 16])
+    Types of 16 bits are computed in float32. First derivatives only: the gradient of a gradient is an error.
     """
-    types, places = children.poses.shape[3], window.kernel[0] * window.kernel[1]
-    if weight.shape[0] not in (types, types * places) or weight.shape[2:] != (SIDE, SIDE):
-        raise ShapeError(
-            f"weight: expected [{types * places}, J, 4, 4] or [{types}, J, 4, 4], got {tuple(weight.shape)}"
-        )
     result = torch.promote_types(children.poses.dtype, weight.dtype)
-    dtype = _library.COMPUTED_IN[result]
-    poses, activations, _ = _forward(
+    dtype = _native.compute_dtype(result)
+    poses, activations, _ = _em_routing(
         children.poses.to(dtype),
         children.activations.to(dtype),
         weight.to(dtype),
-        torch.stack([beta_u, beta_a]).to(dtype),
+        _stack_betas(beta_u, beta_a, background).to(dtype),
         None if window.offsets is None else window.offsets.to(dtype),
-        [*window.kernel, window.stride, int(window.competition == "local")],
-        [variance_floor, MASS_FLOOR, *inverse_temp],
+        [*window.kernel, window.stride, get_args(Competition).index(window.competition), int(start == "types")],
+        [
+            variance_floor,
+            mass_floor,
+            momentum,
+            *inverse_temps(inverse_temp, iters),
+            *sharpnesses(sharpness, iters),
+        ],
     )
     return Capsules(poses.to(result), activations.to(result))
 
 
-def _call(name: str, poses: Tensor, weight: Tensor, others: list[Tensor | None], window: list[int], iters: int) -> None:
-    rows, columns = _positions(poses, window)
-    *kernel, stride, local = window
-    shared = weight.shape[0] == poses.shape[3]
-    sizes = [*poses.shape[:4], rows, columns, *kernel, stride, weight.shape[1], iters, int(shared), local]
-    _library.call(f"em_{name}", [poses, weight, *others], sizes, poses.dtype)
+def _stack_betas(beta_u: Tensor, beta_a: Tensor, background: Background) -> Tensor:
+    """Return beta_u, beta_a and, where there is one, the background repeated for every parent: [2 or 3, J]."""
+    if background is None:
+        return torch.stack([beta_u, beta_a])
+    return torch.stack([beta_u, beta_a, torch.ones_like(beta_a) * background])
 
 
-def _positions(poses: Tensor, window: list[int]) -> tuple[int, int]:
-    height, width, stride, _ = window
-    return (poses.shape[1] - height) // stride + 1, (poses.shape[2] - width) // stride + 1
+def _iters(constants: list[float]) -> int:
+    return (len(constants) - _SINGLE) // 2
 
 
-def _room(poses: Tensor, weight: Tensor, window: list[int], iters: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Room for the parents' poses and activations, and for what the gradients need of each iteration."""
-    rows, columns = _positions(poses, window)
-    batch, parents = poses.shape[0], weight.shape[1]
-    out = poses.new_empty(batch, rows, columns, parents, SIDE * SIDE)  # [B, H', W', J, 16]
-    lanes = int(_library.function("em_lanes", poses.dtype)())
+def _check(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    betas: Tensor,
+    offsets: Tensor | None,
+    window: list[int],
+    constants: list[float],
+) -> None:
+    if poses.dim() != 5 or poses.shape[4] != SIDE * SIDE:
+        raise ShapeError(f"poses: expected [B, H, W, I, {SIDE * SIDE}], got {tuple(poses.shape)}")
+    _native.check_shape("activations", activations, poses.shape[:4])
+    if len(window) != 5 or min(window[:3]) < 1 or window[3] not in (0, 1, 2) or window[4] not in (0, 1):
+        raise ConfigError(
+            "window: expected kernel height and width, stride, competition from 0 to 2, and 0 or 1 for the start, "
+            f"got {window}"
+        )
+    rows, columns = window[:2]
+    if rows > poses.shape[1] or columns > poses.shape[2]:
+        raise ShapeError(f"window: expected a kernel within the grid {tuple(poses.shape[1:3])}, got {(rows, columns)}")
+    check_weight(weight, poses.shape[3], rows * columns)
+    _native.check_shape("betas", betas, [3 if betas.shape[:1] == (3,) else 2, weight.shape[1]])
+    _native.check_shape("offsets", offsets, [rows * columns, 2])
+    if _iters(constants) < 1 or len(constants) != _SINGLE + 2 * _iters(constants):
+        raise ConfigError(
+            "constants: expected two floors, the momentum, and an inverse temperature and a sharpness per iteration, "
+            f"got {constants}"
+        )
+
+
+def check_weight(weight: Tensor, types: int, cells: int) -> None:
+    """Raise ShapeError unless a weight has 4x4 matrices for all cells of the kernel, or shared by them."""
+    if weight.dim() != 4 or weight.shape[0] not in (types, types * cells) or weight.shape[2:] != (SIDE, SIDE):
+        raise ShapeError(
+            f"weight: expected [{types * cells}, J, 4, 4] or [{types}, J, 4, 4], got {tuple(weight.shape)}"
+        )
+
+
+def _shapes(
+    poses: Tensor, activations: Tensor, weight: Tensor, betas: Tensor, offsets: Tensor | None, *numbers: Any
+) -> list[list[int]]:
+    """Return the shapes of the parents' poses and activations, and of the state that is saved for the gradients."""
+    (height, width, stride, *_), constants = numbers
+    rows, columns = (poses.shape[1] - height) // stride + 1, (poses.shape[2] - width) // stride + 1
+    batch, parents, lanes = poses.shape[0], weight.shape[1], _native.lanes(poses.dtype)
     padded = (parents + lanes - 1) // lanes * lanes
-    kept = poses.new_empty(batch, iters, rows * columns, padded, _KEPT)
-    return out, poses.new_empty(batch, rows, columns, parents), kept
+    grid = [batch, rows, columns, parents]
+    return [[*grid, SIDE * SIDE], grid, [batch, _iters(constants), rows * columns, padded, _SAVED]]
 
 
-@torch.library.custom_op("torchcaps::em_routing", mutates_args=(), device_types="cpu")
-def _forward(
-    poses: Tensor,
-    activations: Tensor,
-    weight: Tensor,
-    betas: Tensor,
-    offsets: Tensor | None,
-    window: list[int],
-    constants: list[float],
-) -> tuple[Tensor, Tensor, Tensor]:
-    # Contiguous copies are kept in names until the call is over: the kernel sees addresses only.
-    poses, weight = poses.contiguous(), weight.contiguous()
-    given = _contiguous(activations, betas, offsets, poses.new_tensor(constants))
-    room = _room(poses, weight, window, len(constants) - 2)
-    _call("forward", poses, weight, [*given, *room], window, len(constants) - 2)
-    return room
+def _call(name: str, args: _native.Arguments, saved: Tensor, others: Sequence[Tensor | None]) -> None:
+    poses, activations, weight, betas, offsets, window, constants = args
+    *kernel, stride, competition, start_types = window
+    rows, columns = ((size - side) // stride + 1 for size, side in zip(poses.shape[1:3], kernel, strict=True))
+    shared = weight.shape[0] == poses.shape[3]
+    sizes = [*poses.shape[:4], rows, columns, *kernel, stride]
+    sizes += [weight.shape[1], _iters(constants), int(shared), competition, start_types]
+    sizes += [int(betas.shape[0] == 3), saved.numel()]
+    inputs = [poses, weight, activations, betas, offsets, poses.new_tensor(constants)]
+    _native.call(f"em_{name}", [*inputs, *others], sizes)
 
 
-@_forward.register_fake
-def _(
-    poses: Tensor,
-    activations: Tensor,
-    weight: Tensor,
-    betas: Tensor,
-    offsets: Tensor | None,
-    window: list[int],
-    constants: list[float],
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _room(poses, weight, window, len(constants) - 2)
+def _forward(args: _native.Arguments, outputs: Sequence[Tensor]) -> None:
+    _call("forward", args, outputs[2], outputs)
 
 
-@torch.library.custom_op("torchcaps::em_routing_backward", mutates_args=(), device_types="cpu")
 def _backward(
-    poses: Tensor,
-    activations: Tensor,
-    weight: Tensor,
-    betas: Tensor,
-    offsets: Tensor | None,
-    kept: Tensor,
-    grad_out: Tensor,
-    grad_active: Tensor,
-    window: list[int],
-    constants: list[float],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    poses, weight = poses.contiguous(), weight.contiguous()
-    given = _contiguous(activations, betas, offsets, poses.new_tensor(constants), kept, grad_out, grad_active)
-    grads = _gradients(poses, activations, weight, betas)
-    _call("backward", poses, weight, [*given, *grads], window, len(constants) - 2)
-    return grads
+    args: _native.Arguments, saved: Sequence[Tensor], grads: Sequence[Tensor], outputs: Sequence[Tensor | None]
+) -> None:
+    _call("backward", args, saved[0], [saved[0], *grads[:2], *outputs])
 
 
-@_backward.register_fake
-def _(
-    poses: Tensor,
-    activations: Tensor,
-    weight: Tensor,
-    betas: Tensor,
-    offsets: Tensor | None,
-    kept: Tensor,
-    grad_out: Tensor,
-    grad_active: Tensor,
-    window: list[int],
-    constants: list[float],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _gradients(poses, activations, weight, betas)
-
-
-def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
-
-
-def _gradients(
-    poses: Tensor, activations: Tensor, weight: Tensor, betas: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    first, second, third, fourth = (t.new_empty(t.shape) for t in (poses, activations, weight, betas))
-    return first, second, third, fourth
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.window, ctx.constants = inputs
-    ctx.save_for_backward(*tensors, output[2])
-
-
-def _differentiate(ctx: Any, grad_out: Tensor, grad_active: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    grads = _backward(*ctx.saved_tensors, grad_out, grad_active, ctx.window, ctx.constants)
-    return *grads, None, None, None
-
-
-_forward.register_autograd(_differentiate, setup_context=_setup_context)
-_backward.register_autograd(_library.refuse_second_derivative)
+_em_routing = _native.native_op(
+    "em_routing",
+    "(Tensor poses, Tensor activations, Tensor weight, Tensor betas, Tensor? offsets, int[] window, float[] constants)"
+    " -> (Tensor, Tensor, Tensor)",
+    check=_check,
+    shapes=_shapes,
+    forward=_forward,
+    backward=_backward,
+    saved=[2],
+    differentiable=4,
+    all_gradients=True,
+)

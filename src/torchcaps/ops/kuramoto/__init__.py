@@ -1,5 +1,8 @@
 """Routing by synchronisation: children and parents as Kuramoto oscillators on a sphere."""
 
+from torchcaps.ops._routing import Routing, register_routing
 from torchcaps.ops.kuramoto.reference import kuramoto_routing, kuramoto_steps
+
+register_routing(Routing(name="kuramoto", steps=kuramoto_steps, takes_bias=True))
 
 __all__ = ["kuramoto_routing", "kuramoto_steps"]

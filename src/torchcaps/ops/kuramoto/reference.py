@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
+from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
+from torchcaps.ops.squash import SquashForm, check_squash, squashed_length
 from torchcaps.ops.votes import check_bias, check_votes
-from torchcaps.types import Routed
 
 
 def check_kuramoto_options(iters: int, gain: float, step: float) -> None:
@@ -45,12 +45,49 @@ def kuramoto_steps(
     iters: int = 3,
     gain: float = 4.0,
     step: float = 1.0,
+    squash: SquashForm = "standard",
     softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
-    """Synchronise, and give each iteration as it ends; see `kuramoto_routing`."""
+    """Route by synchronisation: children and parents are oscillators, and a child couples to parents in its phase.
+
+    The phase of a child towards a parent is the direction of its vote, y_ij, and its amplitude the vote's length; the
+    phase of a parent is a unit vector x_j. Repeated `iters` times: coupling = softmax over the parents of
+    gain y_ij . x_j, uniform at first; field_j = sum_i coupling_ij |votes_ij| y_ij; x_j turns by its own frequency and
+    towards the mean of its children, x <- normalise(x + step T(Omega_j x + mean_j)), at first x_j = field_j /
+    |field_j|; y_ij turns towards the parent, y <- normalise(y + step T(coupling_ij x_j)). T is the component orthogonal
+    to the oscillator, and mean_j = field_j / sum_i coupling_ij |votes_ij|: its length is the order parameter, 1 where
+    all children are in phase (Kuramoto 1975; on a sphere Miyato et al. 2025). a_j = |squash(field_j)|, pose_j = a_j
+    x_j. One iteration is uniform routing.
+
+    Args:
+        votes: Predictions of every child for every parent.
+        bias: One more vote for each parent, which is not shared and does not turn.
+        omega: Frequencies, of which the antisymmetric part Omega = omega - omega^T counts.
+        iters: Number of routing iterations.
+        gain: Factor on the logits.
+        step: Step size of the oscillators.
+        squash: Form of the squash whose length is the activation; see `ops.squash`.
+        softmax: Softmax over the parents that compete for a child: all J, or those of a `Window`.
+
+    Shape:
+        votes: [B, I, J, D]; bias: [J, D]; omega: [J, D, D]; poses [B, J, D], activations [B, J], coupling [B, I, J].
+
+    Yields:
+        One step per iteration, with the extras `order` (the order parameter) and `phase` (of the parents).
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ConfigError: If an option is unknown or out of range.
+
+    Example:
+        >>> out = kuramoto_routing(torch.randn(2, 6, 3, 4), iters=3)
+        >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
+        (torch.Size([2, 3, 4]), True)
+    """
     check_votes(votes)
     check_bias(bias, votes)
     check_kuramoto_options(iters, gain, step)
+    check_squash(squash)
     parents, size = votes.shape[2:]
     if omega is not None and omega.shape != (parents, size, size):
         raise ShapeError(f"omega: expected {(parents, size, size)}, got {tuple(omega.shape)}")
@@ -71,8 +108,7 @@ def kuramoto_steps(
         else:
             drift = 0 if omega is None else torch.einsum("jde,bje->bjd", omega - omega.mT, parent)  # [B, J, D]
             parent = _turn(parent, drift + mean, step)  # [B, J, D]
-        strength = field.square().sum(dim=-1)  # [B, J]
-        activations = strength / (1 + strength)  # [B, J]
+        activations = squashed_length(field, form=squash)  # [B, J]
         extras = {"order": torch.linalg.vector_norm(mean, dim=-1), "phase": parent}
         yield Step(logits, coupling, activations.unsqueeze(-1) * parent, activations, extras)
         if iteration < iters - 1:
@@ -80,34 +116,4 @@ def kuramoto_steps(
             logits = gain * torch.einsum("bijd,bjd->bij", child, parent)  # [B, I, J]
 
 
-def kuramoto_routing(
-    votes: Tensor,
-    *,
-    bias: Tensor | None = None,
-    omega: Tensor | None = None,
-    iters: int = 3,
-    gain: float = 4.0,
-    step: float = 1.0,
-    softmax: ParentSoftmax = parent_softmax,
-) -> Routed:
-    """Let children and parents be oscillators, and send a child to the parents that swing in its phase.
-
-    The phase of a child towards a parent is the direction of its vote, y_ij, and its amplitude the vote's length; the
-    phase of a parent is a unit vector x_j. Repeat `iters` times: coupling = softmax over parents of gain y_ij . x_j, at
-    first uniform; field_j = sum_i coupling_ij |votes_ij| y_ij; x_j turns by its own frequency and towards the mean of
-    its children, x <- normalise(x + step T(Omega_j x + mean_j)), at first x_j = field_j / |field_j|; y_ij turns
-    towards the parent, y <- normalise(y + step T(coupling_ij x_j)). T is the part at right angles to the oscillator,
-    and mean_j = field_j / sum_i coupling_ij |votes_ij|: its length is the order parameter, 1 where all children are in
-    phase (Kuramoto 1975; on a sphere Miyato et al. 2025). a_j = |field_j|^2 / (1 + |field_j|^2), pose_j = a_j x_j.
-
-    votes [B, I, J, D] and omega [J, D, D], of which the antisymmetric part Omega = omega - omega^T counts, give poses
-    [B, J, D], activations [B, J] and coupling [B, I, J]; a trace has the `order` parameter and the `phase` of the
-    parents. A bias [J, D] is one more vote, which is never shared and never turns. One iteration is uniform routing.
-    `softmax` as in `dynamic_routing`.
-
-    >>> out = kuramoto_routing(torch.randn(2, 6, 3, 4), iters=3)
-    >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
-    (torch.Size([2, 3, 4]), True)
-    """
-    last = last_step(kuramoto_steps(votes, bias=bias, omega=omega, iters=iters, gain=gain, step=step, softmax=softmax))
-    return Routed(last.poses, last.activations, last.coupling)
+kuramoto_routing = routing_of(kuramoto_steps)

@@ -1,5 +1,16 @@
 """Self-attention routing of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021)."""
 
+from torchcaps.ops import _native
+from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops.self_attention import cpu
 from torchcaps.ops.self_attention.reference import self_attention_routing, self_attention_steps
+
+register_routing(
+    Routing(
+        name="self_attention",
+        steps=self_attention_steps,
+        kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+    )
+)
 
 __all__ = ["self_attention_routing", "self_attention_steps"]

@@ -1,5 +1,21 @@
 """Self-routing (Hahn, Pyeon, Kim 2019)."""
 
+from torchcaps.ops import _native
+from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops.self_routing import cpu, recompute
 from torchcaps.ops.self_routing.reference import self_routing, self_routing_steps
+
+register_routing(
+    Routing(
+        name="self_routing",
+        steps=self_routing_steps,
+        kernels=(
+            Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),
+            Kernel("recompute", dense=recompute.dense),
+        ),
+        reads_activations=True,
+        reads_poses=True,
+    )
+)
 
 __all__ = ["self_routing", "self_routing_steps"]

@@ -1,4 +1,4 @@
-"""Self-routing as the paper states it: the definition that every fast twin is held to."""
+"""Self-routing as the paper states it: the definition that every kernel is tested against."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
+from torchcaps.ops._iterations import ParentSoftmax, Step, parent_softmax, routing_of
 from torchcaps.ops.votes import check_activations, check_votes
-from torchcaps.types import Routed
 
-# Added to what is divided by, so that children who are not there give parents of pose and activation zero.
+# Added to every divisor: without active children, the poses and activations of the parents are zero.
 MASS_FLOOR = 1e-7
 
 
 def routing_logits(poses: Tensor, route_weight: Tensor, route_bias: Tensor | None) -> Tensor:
-    """What the children's own networks say of the parents: poses [B, I, P] give logits [B, I, J].
+    """Compute the routing logits [B, I, J] of children from their poses [B, I, P].
 
     route_weight is [I, J, P] and route_bias [I, J], or [J, P] and [J] shared by all children.
     """
@@ -44,7 +43,35 @@ def self_routing_steps(
     route_bias: Tensor | None = None,
     softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
-    """Give the one iteration that there is; see `self_routing`."""
+    """Let each child choose its parents from its own pose, without iterations and without agreement.
+
+    coupling_i = softmax over the parents of (route_weight_i poses_i + route_bias_i); with share_ij = coupling_ij a_i,
+    a_j = sum_i share_ij / sum_i a_i and pose_j = sum_i share_ij votes_ij / sum_i share_ij (Hahn et al. 2019).
+
+    Args:
+        votes: Predictions of every child for every parent.
+        activations: Activations of the children.
+        poses: Poses of the children.
+        route_weight: Matrix of each child, or one that all children share.
+        route_bias: Bias of each child, or one that all children share.
+        softmax: Softmax over the parents that compete for a child: all J, or those of a `Window`.
+
+    Shape:
+        votes: [B, I, J, D]; activations: [B, I]; poses: [B, I, P]; route_weight: [I, J, P] or [J, P]; route_bias:
+        [I, J] or [J]; poses [B, J, D], activations [B, J], which sum to 1 over the parents, coupling [B, I, J].
+
+    Yields:
+        One step.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+
+    Example:
+        >>> votes, activations, poses = torch.randn(2, 6, 3, 8), torch.rand(2, 6), torch.randn(2, 6, 4)
+        >>> out = self_routing(votes, activations, poses, route_weight=torch.randn(3, 4))
+        >>> out.poses.shape, torch.allclose(out.activations.sum(-1), torch.ones(2))
+        (torch.Size([2, 3, 8]), True)
+    """
     check_votes(votes)
     check_activations(activations, votes)
     if poses.dim() != 3 or poses.shape[:2] != votes.shape[:2]:
@@ -60,29 +87,4 @@ def self_routing_steps(
     yield Step(logits, coupling, out, presence)
 
 
-def self_routing(
-    votes: Tensor,
-    activations: Tensor,
-    poses: Tensor,
-    *,
-    route_weight: Tensor,
-    route_bias: Tensor | None = None,
-    softmax: ParentSoftmax = parent_softmax,
-) -> Routed:
-    """Let each child decide by itself, from its own pose, which parents it belongs to.
-
-    coupling_i = softmax over parents of (route_weight_i poses_i + route_bias_i); with share_ij = coupling_ij a_i,
-    a_j = sum_i share_ij / sum_i a_i and pose_j = sum_i share_ij votes_ij / sum_i share_ij (Hahn et al. 2019).
-    There are no iterations: nobody asks whether votes agree. votes [B, I, J, D], activations [B, I], poses [B, I, P],
-    route_weight [I, J, P] and route_bias [I, J] (or [J, P] and [J], shared by all children) give poses [B, J, D],
-    activations [B, J], which sum to one over the parents, and coupling [B, I, J]. `softmax` as in `dynamic_routing`.
-
-    >>> votes, activations, poses = torch.randn(2, 6, 3, 8), torch.rand(2, 6), torch.randn(2, 6, 4)
-    >>> out = self_routing(votes, activations, poses, route_weight=torch.randn(3, 4))
-    >>> out.poses.shape, torch.allclose(out.activations.sum(-1), torch.ones(2))
-    (torch.Size([2, 3, 8]), True)
-    """
-    last = last_step(
-        self_routing_steps(votes, activations, poses, route_weight=route_weight, route_bias=route_bias, softmax=softmax)
-    )
-    return Routed(last.poses, last.activations, last.coupling)
+self_routing = routing_of(self_routing_steps)

@@ -1,6 +1,16 @@
-"""The two controls: routing that nobody decides, uniform or drawn at random once and for all."""
+"""Uniform routing: the control that couples every child equally to all parents."""
 
-from torchcaps.ops.uniform.random import random_logits, random_routing, random_steps
+from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops.uniform import recompute
 from torchcaps.ops.uniform.reference import uniform_routing, uniform_steps
 
-__all__ = ["random_logits", "random_routing", "random_steps", "uniform_routing", "uniform_steps"]
+register_routing(
+    Routing(
+        name="uniform",
+        steps=uniform_steps,
+        kernels=(Kernel("recompute", dense=recompute.dense, composite=True),),
+        takes_bias=True,
+    )
+)
+
+__all__ = ["uniform_routing", "uniform_steps"]

@@ -1,4 +1,4 @@
-"""Uniform routing: every child gives every parent the same share, and nothing is decided."""
+"""Uniform routing: every child gives every parent the same share."""
 
 from __future__ import annotations
 
@@ -7,41 +7,60 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from torchcaps.ops._steps import ParentSoftmax, Step, last_step, parent_softmax
-from torchcaps.ops.squash import squash
+from torchcaps.ops._iterations import ParentSoftmax, Step, parent_softmax, routing_of
+from torchcaps.ops.squash import SquashForm, check_squash
+from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.ops.votes import check_bias, check_votes
-from torchcaps.types import Routed
 
 
-def given_step(votes: Tensor, logits: Tensor, bias: Tensor | None, softmax: ParentSoftmax) -> Step:
-    """One iteration with logits [B, I, J] that do not depend on the votes: couple, add up, squash."""
+def fixed_step(votes: Tensor, logits: Tensor, bias: Tensor | None, squash: SquashForm, softmax: ParentSoftmax) -> Step:
+    """Compute one iteration with logits [B, I, J] that do not depend on the votes."""
+    check_votes(votes)
+    check_bias(bias, votes)
+    check_squash(squash)
     coupling = softmax(logits)  # [B, I, J]
     presquash = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
     if bias is not None:
         presquash = presquash + bias  # [B, J, D]
-    poses = squash(presquash)  # [B, J, D]
+    poses = apply_squash(presquash, form=squash)  # [B, J, D]
     return Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
 
 
 def uniform_steps(
-    votes: Tensor, *, bias: Tensor | None = None, softmax: ParentSoftmax = parent_softmax
+    votes: Tensor,
+    *,
+    bias: Tensor | None = None,
+    squash: SquashForm = "standard",
+    softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
-    """Give the one iteration that there is; see `uniform_routing`."""
-    check_votes(votes)
-    check_bias(bias, votes)
-    yield given_step(votes, votes.new_zeros(votes.shape[:3]), bias, softmax)
+    """Couple every child equally to all parents: the control that shows the effect of routing.
 
+    coupling_ij = 1 / J; poses_j = squash(sum_i coupling_ij votes_ij + bias_j). It is the first iteration of dynamic
+    routing (Sabour et al. 2017, procedure 1): a linear layer with a squash.
 
-def uniform_routing(votes: Tensor, *, bias: Tensor | None = None, softmax: ParentSoftmax = parent_softmax) -> Routed:
-    """Share every child out evenly among the parents: the control that says what routing is worth.
+    Args:
+        votes: Predictions of every child for every parent.
+        bias: Vector added to each parent before it is squashed.
+        squash: Form of the squash; see `ops.squash`.
+        softmax: Softmax over the parents that compete for a child: all J, or those of a `Window`.
 
-    coupling_ij = 1 / J; poses_j = squash(sum_i coupling_ij votes_ij + bias_j). votes [B, I, J, D] give poses [B, J, D],
-    activations [B, J] and coupling [B, I, J]. It is the first iteration of dynamic routing (Sabour et al. 2017,
-    procedure 1), and thus a linear layer with a squash. `softmax` as in `dynamic_routing`.
+    Shape:
+        votes: [B, I, J, D]; bias: [J, D]; poses [B, J, D], activations [B, J], coupling [B, I, J].
 
-    >>> out = uniform_routing(torch.randn(2, 6, 4, 8))
-    >>> out.poses.shape, out.coupling.unique()
-    (torch.Size([2, 4, 8]), tensor([0.2500]))
+    Yields:
+        One step.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ConfigError: If `squash` is unknown.
+
+    Example:
+        >>> out = uniform_routing(torch.randn(2, 6, 4, 8))
+        >>> out.poses.shape, out.coupling.unique()
+        (torch.Size([2, 4, 8]), tensor([0.2500]))
     """
-    last = last_step(uniform_steps(votes, bias=bias, softmax=softmax))
-    return Routed(last.poses, last.activations, last.coupling)
+    check_votes(votes)
+    yield fixed_step(votes, votes.new_zeros(votes.shape[:3]), bias, squash, softmax)
+
+
+uniform_routing = routing_of(uniform_steps)

@@ -1,4 +1,4 @@
-"""Variational Bayes routing as the paper derives it, in logarithms: the definition that every fast twin is held to."""
+"""Variational Bayes routing as the paper derives it, in logarithms: the definition that kernels are tested against."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._steps import ParentSoftmax, Step, check_iters, last_step, parent_softmax
+from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.em.reference import Covariance
 from torchcaps.ops.votes import check_activations, check_votes
-from torchcaps.types import Routed
 
 
 class Prior(NamedTuple):
-    """What is believed of a parent before it has children; each number counts as so many children."""
+    """Belief about a parent before it has children, in units of children.
+
+    Args:
+        covariance: `diagonal` or `full` precision.
+        concentration: alpha of the Dirichlet distribution of the mixing weights.
+        strength: kappa of the Gaussian distribution of the mean about zero.
+        scatter: Inverse of Psi of the Wishart distribution of the precision.
+
+    Example:
+        >>> Prior(scatter=2.0).covariance
+        'diagonal'
+    """
 
     covariance: Covariance = "diagonal"
     concentration: float = 1.0  # alpha, of the Dirichlet distribution of the mixing weights
@@ -25,7 +35,11 @@ class Prior(NamedTuple):
     scatter: float = 1.0  # the inverse of Psi, of the Wishart distribution of the precision
 
     def check(self) -> None:
-        """Raise unless the covariance exists and the numbers are above 0."""
+        """Check the options.
+
+        Raises:
+            ConfigError: If the covariance is unknown or a number is not finite and above 0.
+        """
         if self.covariance not in get_args(Covariance):
             raise ConfigError(f"covariance: expected one of {', '.join(get_args(Covariance))}, got '{self.covariance}'")
         for name in ("concentration", "strength", "scatter"):
@@ -33,16 +47,23 @@ class Prior(NamedTuple):
                 raise ConfigError(f"{name}: expected a finite number above 0, got {getattr(self, name)}")
 
     def entropy(self, size: int) -> float:
-        """How uncertain a vote of so many dimensions is to a parent without children."""
-        nobody = torch.zeros(1, 1, 1, device="cpu")
-        return float(update(nobody, nobody.new_zeros(1, 1, 1, size), self).entropy)
+        """Compute the entropy of a vote for a parent without children.
+
+        Args:
+            size: Number of dimensions of the vote.
+
+        Returns:
+            The entropy in nats.
+        """
+        empty = torch.zeros(1, 1, 1, device="cpu")
+        return float(update(empty, empty.new_zeros(1, 1, 1, size), self).entropy)
 
 
 DEFAULT = Prior()
 
 
 class Posterior(NamedTuple):
-    """What is believed of the parents once they have seen their children's votes."""
+    """Belief about the parents after they have seen their children's votes."""
 
     mean: Tensor  # [B, J, D], m
     strength: Tensor  # [B, J], kappa
@@ -110,7 +131,41 @@ def variational_steps(
     prior: Prior = DEFAULT,
     softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
-    """Run algorithm 1 of the paper and give each iteration as it ends; see `variational_routing`."""
+    """Route by variational Bayes: EM routing with a distribution over each parent's Gaussian, which cannot collapse.
+
+    Algorithm 1 of Ribeiro et al. 2020, repeated `iters` times with share_ij = coupling_ij a_i and R_j = sum_i share_ij.
+    Mixing weights are Dirichlet with alpha_j = alpha + R_j, means Gaussian about m_j of strength kappa_j = kappa + R_j,
+    precisions Wishart with Psi_j and nu_j = nu + R_j, where m_j = sum_i share_ij votes_ij / kappa_j and Psi_j^-1 =
+    Psi^-1 + sum_i share_ij (votes_ij - m_j)^2 + kappa m_j^2; then coupling_ij is proportional to the exponential of
+    E[ln pi_j] + (E[ln det Lambda_j] - D / kappa_j - nu_j (votes_ij - m_j) Psi_j (votes_ij - m_j)) / 2. At the end
+    a_j = sigmoid(beta_a - (beta_u + H_j) exp E[ln pi_j]), H_j the entropy of a Gaussian of the expected precision. The
+    poses are the m_j. See the README beside this file.
+
+    Args:
+        votes: Predictions of every child for every parent.
+        activations: Activations of the children.
+        beta_u: Cost of describing a child.
+        beta_a: Cost of leaving a parent inactive.
+        iters: Number of routing iterations.
+        prior: Belief about a parent without children, and whether precisions are diagonal or full.
+        softmax: Softmax over the parents that compete for a child: all J, or those of a `Window`.
+
+    Shape:
+        votes: [B, I, J, D]; activations: [B, I]; betas: [J]; poses [B, J, D], activations [B, J], coupling [B, I, J].
+
+    Yields:
+        One step per iteration, with the extras `variance`, `weight` and `entropy`.
+
+    Raises:
+        ShapeError: If the shapes do not fit.
+        ConfigError: If an option is unknown or out of range.
+
+    Example:
+        >>> betas = {"beta_u": torch.zeros(3), "beta_a": torch.zeros(3)}
+        >>> out = variational_routing(torch.randn(2, 6, 3, 16), torch.rand(2, 6), **betas)
+        >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
+        (torch.Size([2, 3, 16]), True)
+    """
     check_votes(votes)
     check_activations(activations, votes)
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
@@ -132,35 +187,4 @@ def variational_steps(
             logits = log_likelihood(votes, posterior)  # [B, I, J]
 
 
-def variational_routing(
-    votes: Tensor,
-    activations: Tensor,
-    *,
-    beta_u: Tensor,
-    beta_a: Tensor,
-    iters: int = 3,
-    prior: Prior = DEFAULT,
-    softmax: ParentSoftmax = parent_softmax,
-) -> Routed:
-    """Let each parent be a Gaussian of which only a distribution is known: EM routing without its collapses.
-
-    Repeat `iters` times, with share_ij = coupling_ij a_i and R_j = sum_i share_ij (Ribeiro et al. 2020, algorithm 1):
-    mixing weights are Dirichlet with alpha_j = alpha + R_j, means Gaussian about m_j of strength kappa_j = kappa + R_j,
-    precisions Wishart with Psi_j and nu_j = nu + R_j, where m_j = sum_i share_ij votes_ij / kappa_j and Psi_j^-1 =
-    Psi^-1 + sum_i share_ij (votes_ij - m_j)^2 + kappa m_j^2; then coupling_ij is proportional to the exponential of
-    E[ln pi_j] + (E[ln det Lambda_j] - D / kappa_j - nu_j (votes_ij - m_j) Psi_j (votes_ij - m_j)) / 2. At the end
-    a_j = sigmoid(beta_a - (beta_u + H_j) exp E[ln pi_j]), H_j the entropy of a Gaussian of the expected precision.
-
-    votes [B, I, J, D], activations [B, I] and the betas [J] give poses (the m_j) [B, J, D], activations [B, J] and the
-    coupling [B, I, J] of the last update. `prior` says how wide and how sure a parent is without children, and whether
-    precisions are diagonal or full. `softmax` as in `dynamic_routing`. See the README beside this file.
-
-    >>> betas = {"beta_u": torch.zeros(3), "beta_a": torch.zeros(3)}
-    >>> out = variational_routing(torch.randn(2, 6, 3, 16), torch.rand(2, 6), **betas)
-    >>> out.poses.shape, torch.allclose(out.coupling.sum(-1), torch.ones(2, 6))
-    (torch.Size([2, 3, 16]), True)
-    """
-    last = last_step(
-        variational_steps(votes, activations, beta_u=beta_u, beta_a=beta_a, iters=iters, prior=prior, softmax=softmax)
-    )
-    return Routed(last.poses, last.activations, last.coupling)
+variational_routing = routing_of(variational_steps)

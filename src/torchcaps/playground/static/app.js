@@ -1,150 +1,132 @@
-// The frame: tabs, theme, the state in the address, and what every panel is given.
-import { State } from "./state.js";
-import { el, linePlot, palette } from "./dom.js";
-import { paint, unpack } from "./pixels.js";
+// @ts-check
+/** The frame of the page: tabs, theme, sharing, and the panel that is shown. */
+import { getInfo, messageOf } from "./lib/api.js";
+import { byId, el } from "./lib/dom.js";
+import { State } from "./lib/state.js";
+import { showStatus } from "./lib/status.js";
+import { applyTheme, isDark } from "./lib/theme.js";
+
+/** @typedef {{ state: State, info: Api.InfoResponse }} App What every panel gets. */
+
+/**
+ * @typedef {object} MountedPanel A panel on the page.
+ * @property {() => void} [unmount]
+ * @property {(changedKeys: string[]) => void} [onAddress] Called when the address changes.
+ */
+
+/**
+ * @typedef {object} Panel The export `panel` of a file in panels/.
+ * @property {string} title
+ * @property {string} hint Two sentences: what to do and what to look for.
+ * @property {(root: HTMLElement, app: App) => MountedPanel} mount
+ */
+
+/** @typedef {{ panel: Panel, unavailableReason: string | null }} Tab */
 
 const state = new State();
-const status = document.getElementById("status");
-const app = { api, state, palette, el, linePlot, latest, paint, unpack, say, info: null };
-
-// POST JSON to /api/<path>, or GET it where there is no body. What goes wrong is said in the quiet line and thrown.
-async function api(path, body) {
-  const options = body === undefined ? {} : {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
-  };
-  try {
-    const response = await fetch(`api/${path}`, options).catch(() => {
-      throw new Error("the playground does not answer; is it still running?");
-    });
-    const answer = await response.json().catch(() => ({ error: `no answer in JSON (status ${response.status})` }));
-    if (!response.ok) throw new Error(answer.error ?? `status ${response.status}`);
-    say("");
-    return answer;
-  } catch (error) {
-    say(error.message);
-    throw error;
-  }
-}
-
-function say(sentence) {
-  status.textContent = sentence;
-}
-
-// At most one call of `fn` under way; of those that come meanwhile only the newest is kept. A call that was dropped, or
-// that failed (which the quiet line has said), gives undefined.
-function latest(fn) {
-  let busy = false;
-  let next = null;
-  async function run(args, done) {
-    busy = true;
-    try {
-      done(await fn(...args));
-    } catch (error) {
-      if (!status.textContent) say(error.message);
-      done(undefined);
-    }
-    busy = false;
-    if (next) {
-      const { args: newest, done: then } = next;
-      next = null;
-      run(newest, then);
-    }
-  }
-  return (...args) => new Promise((done) => {
-    if (!busy) return run(args, done);
-    next?.done(undefined);
-    next = { args, done };
-  });
-}
-
+/** @type {Map<string, Tab>} */
+const tabs = new Map();
+/** @type {MountedPanel | null} */
 let mounted = null;
+/** @type {string | null} */
 let shown = null;
-const panels = new Map();
 
-function show(id) {
-  if (shown === id) return;
+/**
+ * Show a panel.
+ *
+ * @param {string} id
+ * @param {App} app
+ */
+function showPanel(id, app) {
+  const tab = tabs.get(id);
+  if (!tab) return;
   shown = id;
-  for (const tab of document.querySelectorAll("#tabs [role=tab]")) {
-    const chosen = tab.dataset.panel === id;
-    tab.setAttribute("aria-selected", String(chosen));
-    tab.tabIndex = chosen ? 0 : -1;
-    if (chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }
+  selectTab(id);
   mounted?.unmount?.();
   mounted = null;
-  say("");
-  const root = document.getElementById("panel");
-  const { panel, lacking } = panels.get(id);
+  showStatus("");
+  const { panel, unavailableReason } = tab;
+  const root = byId("panel");
   root.replaceChildren();
   root.className = `panel-${id}`;
   root.setAttribute("aria-labelledby", `tab-${id}`);
-  document.getElementById("hint").textContent = panel.hint;
+  byId("hint").textContent = panel.hint;
   document.title = `${panel.title} · torchcaps playground`;
-  if (lacking) root.append(el("p", { class: "lacking" }, lacking));
-  else mounted = panel.mount(root, app) ?? null;
+  if (unavailableReason) root.append(el("p", { class: "unavailable" }, unavailableReason));
+  else mounted = panel.mount(root, app);
 }
 
-function tabs() {
-  const bar = document.getElementById("tabs");
-  for (const [id, { panel }] of panels) {
-    bar.append(el("button", {
-      type: "button", role: "tab", id: `tab-${id}`, "data-panel": id, "aria-controls": "panel",
-      onclick: () => state.set("panel", id, { now: true }),
-    }, panel.title));
+/** @param {string} id */
+function selectTab(id) {
+  for (const name of tabs.keys()) {
+    const tab = byId(`tab-${name}`);
+    tab.setAttribute("aria-selected", String(name === id));
+    tab.tabIndex = name === id ? 0 : -1;
+    if (name === id) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
-  bar.addEventListener("keydown", (event) => {
-    const ids = [...panels.keys()];
-    const at = ids.indexOf(shown);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: ids.length - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    const id = ids[(to + ids.length) % ids.length];
-    state.set("panel", id, { now: true });
-    document.getElementById(`tab-${id}`).focus();
-  });
 }
 
-function theme() {
-  const wanted = state.get("theme", null);
-  if (wanted === "dark" || wanted === "light") document.documentElement.dataset.theme = wanted;
-  else delete document.documentElement.dataset.theme;
+function addTabs() {
+  const bar = byId("tabs");
+  for (const [id, { panel }] of tabs) {
+    const attributes = { type: "button", role: "tab", id: `tab-${id}`, "data-panel": id, "aria-controls": "panel" };
+    const onclick = () => state.set("panel", id, { now: true });
+    bar.append(el("button", { ...attributes, onclick }, panel.title));
+  }
+  bar.addEventListener("keydown", selectTabByKey);
 }
 
-document.getElementById("theme").addEventListener("click", () => {
-  const dark = getComputedStyle(document.documentElement).getPropertyValue("--dark").trim() === "1";
-  state.set("theme", dark ? "light" : "dark", { now: true });
-});
+/** @param {KeyboardEvent} event */
+function selectTabByKey(event) {
+  const ids = [...tabs.keys()];
+  const at = ids.indexOf(shown ?? ids[0]);
+  /** @type {Record<string, number>} */
+  const targets = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: ids.length - 1 };
+  if (!(event.key in targets)) return;
+  event.preventDefault();
+  const id = ids[(targets[event.key] + ids.length) % ids.length];
+  state.set("panel", id, { now: true });
+  byId(`tab-${id}`).focus();
+}
 
-document.getElementById("share").addEventListener("click", async () => {
+async function shareLink() {
   state.flush();
   try {
     await navigator.clipboard.writeText(location.href);
-    say("The link to this view is in the clipboard.");
+    showStatus("The link to this view is in the clipboard.");
   } catch {
-    say("The address above is the link to this view: copy it from there.");
+    showStatus("Copy the link to this view from the address bar.");
   }
-});
+}
 
-async function begin() {
-  app.info = await api("info");
-  document.documentElement.classList.toggle("ink", app.info.ink);
-  document.getElementById("network").textContent = app.info.about;
-  const loaded = await Promise.all(app.info.panels.map(({ id }) => import(`./panels/${id}.js`)));
-  app.info.panels.forEach(({ id, lacking }, n) => panels.set(id, { panel: loaded[n].panel, lacking }));
-  tabs();
-  const first = panels.keys().next().value;
-  const follow = (changed) => {
-    theme();
-    const wanted = state.get("panel", first);
-    const id = panels.has(wanted) ? wanted : first;
-    if (id !== shown) show(id);
-    else mounted?.onState?.(changed);
+/** @param {Api.PanelInfo} info */
+async function loadPanel({ id, unavailable_reason }) {
+  const { panel } = await import(`./panels/${id}.js`);
+  return { id, panel, unavailableReason: unavailable_reason };
+}
+
+async function start() {
+  applyTheme(state.get("theme"));
+  byId("theme").addEventListener("click", () => state.set("theme", isDark() ? "light" : "dark", { now: true }));
+  byId("share").addEventListener("click", shareLink);
+  const info = await getInfo();
+  const app = { state, info };
+  document.documentElement.classList.toggle("ink", info.ink);
+  byId("network").textContent = info.about;
+  for (const { id, ...tab } of await Promise.all(info.panels.map(loadPanel))) tabs.set(id, tab);
+  addTabs();
+  const follow = (/** @type {string[]} */ changedKeys) => {
+    applyTheme(state.get("theme"));
+    const id = state.choice("panel", [...tabs.keys()], info.panels[0].id);
+    if (id !== shown) showPanel(id, app);
+    else mounted?.onAddress?.(changedKeys);
   };
-  state.onset = (key) => { if (key === "panel" || key === "theme") follow([key]); };
-  state.onaddress = follow;
+  state.onSet = (key) => {
+    if (key === "panel" || key === "theme") follow([key]);
+  };
+  state.onAddress = follow;
   follow([]);
   document.documentElement.dataset.ready = "yes";
 }
 
-theme();
-begin().catch((error) => say(error.message));
+start().catch((error) => showStatus(messageOf(error)));

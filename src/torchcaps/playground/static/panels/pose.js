@@ -1,215 +1,180 @@
-import { picker, source } from "../input.js";
+// @ts-check
+/** The panel Pose: what each dimension of a class capsule represents, and how the pose follows the image. */
+import { latest, post } from "../lib/api.js";
+import { el } from "../lib/dom.js";
+import { ImagePicker } from "../lib/imagePicker.js";
+import { imageSource } from "../lib/imageSource.js";
+import { decodeImages, paintImage } from "../lib/images.js";
+import { clamp, fixed } from "../lib/numbers.js";
+import { PerturbationGrid } from "./pose/perturbationGrid.js";
+import { PoseSliders } from "./pose/poseSliders.js";
+import { TransformSection } from "./pose/transformSection.js";
 
-const REACH = 0.3; // how far a slider moves a dimension either way; the grid goes to 0.25
-const MOVES = [
-  ["right", "shift right", -7, 7, 1, 0, "px"],
-  ["down", "shift down", -7, 7, 1, 0, "px"],
-  ["rotate", "rotate", -70, 70, 2, 0, "°"],
-  ["scale", "scale", 0.58, 1.42, 0.02, 1, "×"],
-  ["shear", "shear", -0.7, 0.7, 0.02, 0, ""],
-];
-
+/** @type {import("../app.js").Panel} */
 export const panel = {
-  id: "pose",
   title: "Pose",
-  hint: "Each dimension of the winning capsule is a way in which its digit can look: slide one, or click into the grid that " +
-    "tries them all. Then move the picture itself: while the digit is recognised, the length stays and the pose moves along.",
-  mount,
+  hint:
+    "Each dimension of the predicted class capsule changes one property of its digit: move a slider, or click an " +
+    "image of the grid. Then transform the input itself: as long as the digit is recognised, the length stays and " +
+    "the pose changes.",
+  mount: (root, app) => new PosePanel(root, app),
 };
 
-function mount(root, app) {
-  const { el, state, info } = app;
-  let found = null;
+class PosePanel {
+  #root;
+  #app;
+  #picker;
+  #sliders;
+  #grid;
+  #transforms;
+  /** @type {Api.PoseResponse | null} */
+  #capsule = null;
+  #input = el("canvas");
+  #reconstruction = el("canvas");
+  #caption = el("figcaption");
+  #reset = el(
+    "button",
+    { type: "button", class: "small", id: "reset-pose", onclick: () => this.#setOffsets([]) },
+    "reset",
+  );
 
-  const got = el("canvas");
-  const drawn = el("canvas");
-  const drawnName = el("figcaption", {});
-  const sliders = el("div", { class: "dims" });
-  const reset = el("button", { type: "button", class: "small", id: "reset-pose", onclick: () => setOffsets(null) }, "as found");
-  const grid = el("canvas", { id: "grid", role: "img", "aria-label": "Each dimension, a row, moved by eleven offsets, the columns" });
-  const gridBox = el("div", { class: "tile sheet" }, grid);
-  const gridRows = el("div", { class: "rows", "aria-hidden": "true" });
-  const moved = el("canvas");
-  const lengthPlot = el("div", {});
-  const posePlot = el("div", {});
-  const says = el("p", { class: "says", id: "says" });
-  const moves = MOVES.map(([key, name, low, high, step, , unit]) => {
-    const value = el("output", { class: "number" });
-    const input = el("input", { type: "range", id: `move-${key}`, min: low, max: high, step, "aria-label": name,
-      oninput: () => transform({ ...wanted(), [key]: Number(input.value) }, key), onfocus: () => along(key) });
-    const show = () => {
-      input.value = wanted()[key];
-      value.textContent = `${wanted()[key]}${unit && (unit === "°" ? unit : ` ${unit}`)}`;
-      row.classList.toggle("chosen", way() === key);
-    };
-    const row = el("div", { class: "slider" }, el("label", { for: `move-${key}` }, name), input, value);
-    return { row, show };
-  });
-  const still = el("button", { type: "button", class: "small", onclick: () => transform(null, way()) }, "unmoved");
-  const choice = picker(app, choose);
-  const decoderless = el("p", { class: "muted", hidden: true }, "This network has no decoder, so that its poses cannot be drawn.");
-
-  root.append(el("div", { class: "cards pose" },
-    el("div", { class: "card" },
-      el("h2", {}, "The picture"),
-      el("div", { class: "pictures" },
-        el("figure", {}, el("div", { class: "tile" }, got), el("figcaption", {}, "given")),
-        el("figure", {}, el("div", { class: "tile", id: "drawn" }, drawn), drawnName))),
-    el("div", { class: "card pick" }, el("h2", {}, "or another one"), choice.root),
-    el("div", { class: "card" }, el("div", { class: "row spread top" }, el("h2", {}, "The pose that was found"), reset), decoderless, sliders),
-    el("div", { class: "card" }, el("h2", {}, "Each dimension from −0.25 to +0.25"), el("div", { class: "numbered" }, gridRows, gridBox))));
-  root.append(el("div", { class: "cards pose second" },
-    el("div", { class: "card" },
-      el("div", { class: "row spread top" }, el("h2", {}, "Move the picture"), still),
-      el("div", { class: "moved" }, el("div", { class: "tile" }, moved), says),
-      moves.map(({ row }) => row)),
-    el("div", { class: "card" }, lengthPlot),
-    el("div", { class: "card" }, posePlot)));
-
-  // Only what the sliders could have set, whatever a link says.
-  const wanted = () => {
-    const kept = state.get("pose.move", null) ?? {};
-    return Object.fromEntries(MOVES.map(([key, , low, high, step, neutral]) => {
-      const value = Number.isFinite(kept[key]) ? Math.min(high, Math.max(low, kept[key])) : neutral;
-      return [key, step === 1 ? Math.round(value) : value];
-    }));
-  };
-  const way = () => {
-    const kept = state.get("pose.along", "rotate");
-    return MOVES.some(([key]) => key === kept) ? kept : "rotate";
-  };
-  const offsets = () => {
-    const kept = state.get("pose.off", null);
-    const size = found?.pose.length ?? 0;
-    const known = Array.isArray(kept) && kept.length === size && kept.every(Number.isFinite);
-    return known ? kept.map((value) => Math.min(REACH, Math.max(-REACH, value))) : Array(size).fill(0);
-  };
-  const pose = () => found.pose.map((value, n) => value + offsets()[n]);
-
-  const look = app.latest(async () => {
-    found = await app.api("pose/look", { source: source(app) });
-    if (!root.isConnected) return;
-    app.paint(got, found.image);
-    build();
-    decode();
-    sweep();
-    table();
-  });
-  const decode = app.latest(async () => {
-    if (!found || !info.decoder) return;
-    const answer = await app.api("pose/decode", { label: found.label, pose: pose() });
-    app.paint(drawn, answer.image);
-    drawnName.textContent = `drawn from the ${info.classes[found.label]}, length ${answer.length.toFixed(2)}`;
-  });
-  const table = app.latest(async () => {
-    if (!info.decoder) return;
-    const answer = await app.api("pose/grid", { label: found.label, pose: pose() });
-    app.paint(grid, answer.image);
-    grid.dataset.rows = answer.rows;
-    gridRows.replaceChildren(...Array.from({ length: answer.rows }, (_, n) => el("span", {}, String(n + 1))));
-    grid.dataset.offsets = JSON.stringify(answer.offsets);
-  });
-  const move = app.latest(async () => {
-    const key = way();
-    const answer = await app.api("pose/move", { source: source(app), transform: wanted(), along: key });
-    if (root.isConnected) plot(key, answer);
-  });
-  function sweep() {
-    for (const { show } of moves) show();
-    move();
-  }
-
-  function build() {
-    sliders.replaceChildren(...found.pose.map((value, n) => {
-      const output = el("output", { class: "number" });
-      const input = el("input", { type: "range", id: `dim-${n}`, min: -REACH, max: REACH, step: 0.01, value: offsets()[n],
-        "aria-label": `dimension ${n + 1}`,
-        oninput: () => { change(n, Number(input.value)); output.textContent = pose()[n].toFixed(2); },
-        onchange: () => table() });
-      output.textContent = (value + offsets()[n]).toFixed(2);
-      return el("div", { class: "slider dim" }, el("label", { for: `dim-${n}` }, String(n + 1)), input, output);
-    }));
-  }
-  function change(n, offset) {
-    const all = offsets().slice();
-    all[n] = Number(offset.toFixed(2));
-    state.set("pose.off", all.some(Boolean) ? all : null);
-    reset.disabled = !all.some(Boolean);
-    decode();
-  }
-  function setOffsets(all) {
-    state.set("pose.off", all);
-    reset.disabled = !all;
-    build();
-    decode();
-    table();
-  }
-  function transform(values, key) {
-    state.set("pose.move", values);
-    state.set("pose.along", key);
-    sweep();
-  }
-  function along(key) {
-    if (way() === key) return;
-    state.set("pose.along", key);
-    sweep();
-  }
-  function choose(input) {
-    state.set("input", input);
-    state.set("pose.off", null);
-    choice.mark();
-    look();
-  }
-
-  function plot(key, answer) {
-    app.paint(moved, answer.image);
-    const [, name, , , , , unit] = MOVES.find(([other]) => other === key);
-    const label = info.classes[answer.label];
-    const axis = { x: unit ? `${name}, ${{ px: "pixels", "°": "degrees", "×": "factor" }[unit]}` : `${name}, slope` };
-    const series = [{ values: answer.lengths, label: `length of the capsule of ${label}`, color: "var(--c0)" }];
-    if (answer.cnn) series.push({ values: answer.cnn, label: `the CNN's probability of ${label}`, color: "var(--c3)", dash: "5 4" });
-    app.linePlot(lengthPlot, { series, x: answer.places, yRange: [0, 1], mark: wanted()[key], height: 215,
-      labels: { ...axis, y: "Is it still there?" }, title: "Length of the capsule and probability of the CNN along the way" });
-    const dims = answer.poses[0].map((_, d) => answer.poses.map((row) => row[d]));
-    const spread = dims.map((values) => Math.max(...values) - Math.min(...values));
-    const most = spread.map((_, d) => d).sort((a, b) => spread[b] - spread[a]).slice(0, 4);
-    const high = Math.max(0.3, ...dims.flat().map(Math.abs));
-    app.linePlot(posePlot, {
-      series: [
-        ...dims.map((values) => ({ values, color: "color-mix(in srgb, var(--muted) 32%, transparent)", width: 1.2 })),
-        ...most.map((d, n) => ({ values: dims[d], label: `dimension ${d + 1}`, color: `var(--c${[0, 1, 2, 4][n]})` })),
-      ],
-      x: answer.places, yRange: [-high, high], mark: wanted()[key], height: 215,
-      labels: { ...axis, y: "How its pose moves" }, title: "The dimensions of the pose along the way",
+  /**
+   * @param {HTMLElement} root
+   * @param {import("../app.js").App} app
+   */
+  constructor(root, app) {
+    this.#root = root;
+    this.#app = app;
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
+    this.#sliders = new PoseSliders(app.info.limits.pose.offset, {
+      onInput: (dimension, offset) => this.#setOffset(dimension, offset),
+      onChange: () => this.#updateGrid(),
     });
-    const best = (values) => values.indexOf(Math.max(...values));
-    const line = (who, values, colour) => el("span", {}, el("b", { class: colour }, who), ` say${who === "the capsules" ? "" : "s"} `,
-      el("b", {}, info.classes[best(values)]), ` at ${Math.max(...values).toFixed(2)}`);
-    says.replaceChildren(line("the capsules", answer.now.capsules, "blue"), answer.now.cnn ? line("the CNN", answer.now.cnn, "red") : "");
+    this.#grid = new PerturbationGrid((dimension, offset) => this.#addOffset(dimension, offset));
+    this.#transforms = new TransformSection(app);
+    root.append(this.#layout(), this.#transforms.root);
+    this.#load();
   }
 
-  gridBox.addEventListener("click", (event) => {
-    if (!found || !grid.dataset.rows) return;
-    const box = grid.getBoundingClientRect();
-    const columns = JSON.parse(grid.dataset.offsets);
-    const row = Math.floor((event.clientY - box.top) / box.height * Number(grid.dataset.rows));
-    const column = Math.floor((event.clientX - box.left) / box.width * columns.length);
-    const all = offsets().slice();
-    all[row] = Number(Math.max(-REACH, Math.min(REACH, all[row] + columns[column])).toFixed(2));
-    setOffsets(all.some(Boolean) ? all : null);
+  onAddress() {
+    this.#picker.update();
+    this.#load();
+  }
+
+  #layout() {
+    const { decoder } = this.#app.info;
+    const figure = el("figure", {}, el("div", { class: "tile", id: "drawn" }, this.#reconstruction), this.#caption);
+    const missing = el("p", { class: "muted" }, "This network has no decoder: its poses cannot be drawn.");
+    const header = el("div", { class: "row between top" }, el("h2", {}, "Pose of the capsule"), decoder && this.#reset);
+    const inputFigure = el("figure", {}, el("div", { class: "tile" }, this.#input), el("figcaption", {}, "input"));
+    return el(
+      "div",
+      { class: "cards pose" },
+      el(
+        "div",
+        { class: "card" },
+        el("h2", {}, "Input and reconstruction"),
+        el("div", { class: "pictures" }, inputFigure, decoder && figure),
+      ),
+      el("div", { class: "card picker-card" }, el("h2", {}, "or another image"), this.#picker.root),
+      el("div", { class: "card" }, header, decoder ? this.#sliders.root : missing),
+      decoder && this.#grid.root,
+    );
+  }
+
+  #load = latest(async () => {
+    const capsule = await post("pose/capsule", { source: imageSource(this.#app) });
+    if (!this.#root.isConnected) return;
+    this.#capsule = capsule;
+    paintImage(this.#input, decodeImages(capsule.image));
+    this.#showSliders();
+    this.#decode();
+    this.#updateGrid();
+    this.#transforms.update();
   });
 
-  if (!info.decoder) {
-    decoderless.hidden = false;
-    for (const part of [sliders, gridBox.parentNode.parentNode, drawn.parentNode.parentNode, reset]) part.hidden = true;
+  #decode = latest(async () => {
+    if (!this.#capsule || !this.#app.info.decoder) return;
+    const { label } = this.#capsule;
+    const { image, length } = await post("pose/decode", { label, pose: this.#pose() });
+    paintImage(this.#reconstruction, decodeImages(image));
+    this.#caption.textContent = `reconstruction of ${this.#app.info.classes[label]}, length ${fixed(length)}`;
+  });
+
+  #updateGrid = latest(async () => {
+    if (!this.#capsule || !this.#app.info.decoder) return;
+    this.#grid.show(await post("pose/grid", { label: this.#capsule.label, pose: this.#pose() }));
+  });
+
+  #showSliders() {
+    const offsets = this.#offsets();
+    this.#reset.disabled = !offsets.some(Boolean);
+    this.#sliders.show(this.#capsule?.pose ?? [], offsets);
   }
-  reset.disabled = !state.get("pose.off", null);
-  look();
-  return {
-    unmount() {},
-    onState() {
-      choice.mark();
-      look();
-    },
-  };
+
+  /** The offsets that the address names; zeros if there are none for this pose. */
+  #offsets() {
+    const { state, info } = this.#app;
+    const { low, high } = info.limits.pose.offset;
+    const size = this.#capsule?.pose.length ?? 0;
+    const stored = state.get("pose.offsets");
+    const isValid = Array.isArray(stored) && stored.length === size && stored.every(Number.isFinite);
+    return isValid ? stored.map((value) => clamp(value, [low, high])) : Array(size).fill(0);
+  }
+
+  #pose() {
+    const offsets = this.#offsets();
+    return (this.#capsule?.pose ?? []).map((value, n) => value + offsets[n]);
+  }
+
+  /**
+   * @param {number} dimension
+   * @param {number} offset
+   */
+  #withOffset(dimension, offset) {
+    const { low, high } = this.#app.info.limits.pose.offset;
+    return this.#offsets().map((old, n) => (n === dimension ? Number(fixed(clamp(offset, [low, high]))) : old));
+  }
+
+  /**
+   * While a slider moves only the reconstruction follows.
+   *
+   * @param {number} dimension
+   * @param {number} offset
+   */
+  #setOffset(dimension, offset) {
+    this.#storeOffsets(this.#withOffset(dimension, offset));
+    this.#decode();
+  }
+
+  /**
+   * @param {number} dimension
+   * @param {number} offset
+   */
+  #addOffset(dimension, offset) {
+    this.#setOffsets(this.#withOffset(dimension, this.#offsets()[dimension] + offset));
+  }
+
+  /** @param {number[]} offsets None resets all. */
+  #setOffsets(offsets) {
+    this.#storeOffsets(offsets);
+    this.#showSliders();
+    this.#decode();
+    this.#updateGrid();
+  }
+
+  /** @param {number[]} offsets */
+  #storeOffsets(offsets) {
+    const changed = offsets.some(Boolean);
+    this.#app.state.set("pose.offsets", changed ? offsets : null);
+    this.#reset.disabled = !changed;
+  }
+
+  /** @param {number | "drawing"} input */
+  #choose(input) {
+    this.#app.state.set("input", input);
+    this.#app.state.set("pose.offsets", null);
+    this.#picker.update();
+    this.#load();
+  }
 }

@@ -1,165 +1,164 @@
-import { picker, source } from "../input.js";
-import { Way, shade } from "../way.js";
+// @ts-check
+/** The panel Routing: coupling, votes and poses by iteration, for one or two routers on the same votes. */
+import { latest, post } from "../lib/api.js";
+import { el, options } from "../lib/dom.js";
+import { ImagePicker } from "../lib/imagePicker.js";
+import { imageSource } from "../lib/imageSource.js";
+import { decodeImages } from "../lib/images.js";
+import { indices } from "../lib/numbers.js";
+import { Stepper } from "../lib/stepper.js";
+import { CapsuleMap } from "./routing/capsuleMap.js";
+import { RouterCard } from "./routing/routerCard.js";
 
 const OWN = "own";
-const PAUSE = 900;
-const ITERS = 10;
+const DEFAULT_ITERS = 3;
+const ITERS_HINT = "The network's own routing has as many iterations as in training.";
 
+/** @type {import("../app.js").Panel} */
 export const panel = {
-  id: "routing",
   title: "Routing",
-  hint: "Every dot is a primary capsule and its vote for the chosen class: blue ones speak to that class more than evenly, " +
-    "orange ones less. Step through the iterations: the class moves into the cluster of votes that agree, and the others lose it.",
-  mount,
+  hint:
+    "Every dot is a primary capsule and its vote for the selected class: blue dots have more coupling to that class " +
+    "than uniform, orange dots less. Step through the iterations: the pose of the class moves to the votes that " +
+    "agree, and the others lose coupling.",
+  mount: (root, app) => new RoutingPanel(root, app),
 };
 
-function mount(root, app) {
-  const { el, state, info } = app;
-  let data = null;
-  let timer = 0;
+class RoutingPanel {
+  #root;
+  #app;
+  #cards;
+  #picker;
+  /** @type {Api.RoutersResponse | null} */
+  #routers = null;
+  /** @type {Api.TraceResponse | null} */
+  #response = null;
+  #map = new CapsuleMap();
+  #stepper = new Stepper(() => this.#showIteration());
+  #iters = el("select", { id: "iters", onchange: () => this.#set("iters", Number(this.#iters.value)) });
 
-  const shown = el("canvas");
-  const dots = el("svg", { class: "dots", viewBox: "0 0 1 1", "aria-hidden": "true" });
-  const title = el("span", {});
-  const scrub = el("input", { type: "range", id: "iteration", min: 1, max: 3, step: 1, "aria-label": "iteration", oninput: () => step(Number(scrub.value) - 1) });
-  const count = el("output", { class: "number", id: "count" });
-  const button = (id, text, name, onclick) => el("button", { type: "button", id, "aria-label": name, title: name, onclick }, text);
-  const back = button("back", "◂", "one iteration back", () => step(at() - 1));
-  const play = button("play", "▶", "play", toggle);
-  const next = button("next", "▸", "one iteration on", () => step(at() + 1));
-  const iters = el("select", { id: "iters", onchange: () => { state.set("routing.iters", Number(iters.value)); ask(); } },
-    Array.from({ length: ITERS }, (_, n) => el("option", { value: n + 1 }, `${n + 1}`)));
-  const choice = picker(app, (input) => {
-    state.set("input", input);
-    state.set("routing.parent", null);
-    choice.mark();
-    ask();
-  });
-  const ways = ["a", "b"].map((side) => {
-    const select = el("select", { id: `router-${side}`, "aria-label": side === "a" ? "router" : "a second router", onchange: () => {
-      state.set(`routing.${side}`, select.value === "" ? null : select.value);
-      ask();
-    } });
-    const way = new Way(app, side, (label) => { state.set("routing.parent", label); ask(); });
-    return { side, select, way, card: el("div", { class: "card way", id: `way-${side}` }, el("div", { class: "row spread top" }, select, way.says), way.root) };
-  });
+  /**
+   * @param {HTMLElement} root
+   * @param {import("../app.js").App} app
+   */
+  constructor(root, app) {
+    this.#root = root;
+    this.#app = app;
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
+    this.#cards = ["a", "b"].map(
+      (side) =>
+        new RouterCard(side, app.info.classes, {
+          onRouter: (name) => this.#set(side, name || null),
+          onClass: (label) => this.#set("parent", label),
+        }),
+    );
+    this.#iters.append(...indices(app.info.limits.routing.max_iters).map((n) => el("option", {}, String(n + 1))));
+    root.append(this.#layout());
+    this.#load();
+  }
 
-  root.append(el("div", { class: "routing" },
-    el("div", { class: "card side" },
-      el("div", { class: "tile layered" }, shown, dots),
-      el("p", { class: "small muted caption" }, title)),
-    el("div", { class: "card pick" }, choice.root),
-    el("div", { class: "main" },
-      el("div", { class: "card bar-card" },
-        el("div", { class: "row player" }, back, play, next, scrub, count),
-        el("label", { class: "row" }, "iterations", iters)),
-      el("div", { class: "ways" }, ways.map(({ card }) => card)))));
+  onAddress() {
+    this.#picker.update();
+    this.#load();
+  }
 
-  const names = app.api("routing/names", {}).then(({ routers, own }) => {
-    const options = (first) => [...first, ...routers.map((name) => el("option", { value: name }, name.replace("_", "-")))];
-    ways[0].select.replaceChildren(...options([el("option", { value: OWN }, `the network's own (${own})`)]));
-    ways[1].select.replaceChildren(...options([el("option", { value: "" }, "compare with …"), el("option", { value: OWN }, `the network's own (${own})`)]));
-    return { known: [OWN, ...routers], own };
-  });
+  unmount() {
+    this.#stepper.stop();
+  }
 
-  const chosen = (known) => {
-    const a = state.get("routing.a", OWN);
-    const b = state.get("routing.b", null);
-    return [known.includes(a) ? a : OWN, ...(known.includes(b) ? [b] : [])];
-  };
-  const ask = app.latest(async () => {
-    const { known, own } = await names;
-    const routers = chosen(known);
-    const body = { source: source(app), routers, iters: state.whole("routing.iters", [1, ITERS], 3) };
-    const parent = state.get("routing.parent", null);
-    if (Number.isInteger(parent) && parent >= 0 && parent < info.classes.length) body.parent = parent;
-    const answer = await app.api("routing/trace", body);
-    if (!root.isConnected) return;
-    data = answer;
-    ways[0].select.value = routers[0];
-    ways[1].select.value = routers[1] ?? "";
-    iters.value = body.iters;
-    iters.disabled = routers.every((name) => name === OWN);
-    iters.title = iters.disabled ? "the network's own routing has as many as it was trained with" : "";
-    app.paint(shown, data.image);
-    draw();
-    ways.forEach(({ way, card }, n) => {
-      card.classList.toggle("empty", !data.ways[n]);
-      way.fill(data, data.ways[n], { trained: [OWN, own].includes(routers[n]) });
-      if (!data.ways[n]) way.says.textContent = "another router, on the same votes";
+  #layout() {
+    const controls = el(
+      "div",
+      { class: "card controls" },
+      this.#stepper.node,
+      el("label", { class: "row" }, "iterations", this.#iters),
+    );
+    return el(
+      "div",
+      { class: "routing" },
+      this.#map.root,
+      el("div", { class: "card picker-card" }, this.#picker.root),
+      el(
+        "div",
+        { class: "main" },
+        controls,
+        el(
+          "div",
+          { class: "router-cards" },
+          this.#cards.map((card) => card.root),
+        ),
+      ),
+    );
+  }
+
+  /**
+   * @param {string} key
+   * @param {unknown} value
+   */
+  #set(key, value) {
+    this.#app.state.set(`routing.${key}`, value);
+    this.#load();
+  }
+
+  /** @param {number | "drawing"} input */
+  #choose(input) {
+    this.#app.state.set("input", input);
+    this.#picker.update();
+    this.#set("parent", null);
+  }
+
+  /** The routers to choose from, requested once; a failed request is made again. */
+  async #loadRouters() {
+    if (this.#routers) return this.#routers;
+    const loaded = await post("routing/routers", {});
+    const names = Object.fromEntries(loaded.routers.map((name) => [name, name.replace("_", "-")]));
+    const own = { [OWN]: `the network's own (${loaded.own})` };
+    this.#cards[0].select.replaceChildren(...options({ ...own, ...names }));
+    this.#cards[1].select.replaceChildren(...options({ "": "compare with …", ...own, ...names }));
+    this.#routers = loaded;
+    return loaded;
+  }
+
+  /**
+   * The names of one or two routers.
+   *
+   * @param {string[]} known
+   */
+  #selectedRouters(known) {
+    const first = this.#app.state.choice("routing.a", [OWN, ...known], OWN);
+    const second = this.#app.state.choice("routing.b", [OWN, ...known, ""], "");
+    return second ? [first, second] : [first];
+  }
+
+  #load = latest(async () => {
+    const { state, info } = this.#app;
+    const { routers: known, own } = await this.#loadRouters();
+    const routers = this.#selectedRouters(known);
+    const iters = state.integer("routing.iters", [1, info.limits.routing.max_iters], DEFAULT_ITERS);
+    const parent = state.get("routing.parent");
+    const isClass = Number.isInteger(parent) && parent >= 0 && parent < info.classes.length;
+    const body = { source: imageSource(this.#app), routers, iters, ...(isClass && { parent }) };
+    const response = await post("routing/trace", body);
+    if (!this.#root.isConnected) return;
+    this.#response = response;
+    this.#iters.value = String(iters);
+    this.#iters.disabled = routers.every((name) => name === OWN);
+    this.#iters.title = this.#iters.disabled ? ITERS_HINT : "";
+    this.#map.show(decodeImages(response.image), response, info.classes);
+    this.#cards.forEach((card, n) => {
+      card.select.value = routers[n] ?? "";
+      card.show(response, response.traces[n], { isTrained: [OWN, own].includes(routers[n]) });
     });
-    go(at());
+    const count = Math.max(...response.traces.map(({ path }) => path.length));
+    this.#stepper.setCount(count, state.get("routing.iteration", Infinity));
+    this.#showIteration();
   });
 
-  const last = () => Math.max(...data.ways.map(({ path }) => path.length)) - 1;
-  const at = () => {
-    const wanted = state.get("routing.at", null);
-    return Number.isInteger(wanted) ? Math.min(Math.max(wanted, 0), last()) : last();
-  };
-  function go(iteration) {
-    if (!data) return;
-    const to = Math.min(Math.max(iteration, 0), last());
-    state.set("routing.at", to === last() ? null : to);
-    scrub.max = last() + 1;
-    scrub.value = to + 1;
-    scrub.disabled = !last();
-    count.textContent = `${to + 1} of ${last() + 1}`;
-    back.disabled = to === 0;
-    next.disabled = to === last();
-    play.disabled = !last();
-    data.ways.forEach((way, n) => ways[n].way.go(to));
-    colour(Math.min(to, data.ways[0].path.length - 1));
+  #showIteration() {
+    const { at, isAtEnd } = this.#stepper;
+    this.#app.state.set("routing.iteration", isAtEnd ? null : at);
+    if (!this.#response) return;
+    for (const card of this.#cards) card.showIteration(at);
+    this.#map.showIteration(at);
   }
-  // Whoever steps has stopped playing.
-  function step(iteration) {
-    stop();
-    go(iteration);
-  }
-  function toggle() {
-    if (timer) return stop();
-    if (at() === last()) go(0);
-    play.textContent = "❚❚";
-    play.setAttribute("aria-label", "pause");
-    timer = setInterval(() => {
-      go(at() + 1);
-      if (at() === last()) stop();
-    }, PAUSE);
-  }
-  function stop() {
-    clearInterval(timer);
-    timer = 0;
-    play.textContent = "▶";
-    play.setAttribute("aria-label", "play");
-  }
-
-  // The primary capsules over the picture: at each place its types, in a small square.
-  function draw() {
-    const side = Math.ceil(Math.sqrt(data.types));
-    const gaps = data.places.flatMap(([row, column], n) => data.places.slice(n + 1)
-      .map(([r, c]) => Math.max(Math.abs(r - row), Math.abs(c - column)))).filter((gap) => gap > 1e-6);
-    const cell = (gaps.length ? Math.min(...gaps) : 0.9) * 0.92 / side;
-    dots.replaceChildren(...data.present.map((present, n) => {
-      const [row, column] = data.places[Math.floor(n / data.types)];
-      const type = n % data.types;
-      return el("circle", {
-        cx: column + ((type % side) - (side - 1) / 2) * cell, cy: row + (Math.floor(type / side) - (side - 1) / 2) * cell,
-        r: cell * 0.42 * Math.sqrt(Math.max(present, 0.02)),
-      }, el("title", {}, `place ${Math.floor(n / data.types) + 1}, type ${type + 1}, present ${present.toFixed(2)}`));
-    }));
-    title.textContent = `${data.present.length} primary capsules: ${data.rows} × ${data.columns} places, ${data.types} types at each; ` +
-      `at the centre of what each sees, coupled to ${info.classes[data.parent]} more (blue) or less (orange) than evenly${data.ways.length > 1 ? " by the first router" : ""}`;
-  }
-  function colour(iteration) {
-    const coupling = data.ways[0].coupling[iteration];
-    [...dots.children].forEach((dot, n) => dot.setAttribute("fill", shade(coupling[n] * info.classes.length)));
-  }
-
-  ask();
-  return {
-    unmount: stop,
-    onState() {
-      choice.mark();
-      ask();
-    },
-  };
 }

@@ -1,0 +1,131 @@
+"""Break trainings in every way a machine can, and check that no data is lost: `make chaos`.
+
+A short training is run once undisturbed. Then it is run again and again, each time with one fault injected at a random
+moment, and resumed. Every trial must end with the weights and metrics of the undisturbed run, bit for bit, or in a
+clear refusal where there is nothing to resume from. The table at the end counts both; anything else is a failure, whose
+folder is kept, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+from _faults import faults, worker
+from _lab import BrokenError, Lab
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One trial: the fault, what came of it, and for a failure the reason with the folder."""
+
+    fault: str
+    result: str
+    reason: str = ""
+
+
+def _trials(root: Path, seed: int, end: float, with_workers: bool, outcomes: Queue[Outcome | None]) -> None:
+    """Inject faults in one process until the time is over."""
+    lab = Lab(root, seed)
+    lab.reference()
+    menu = [(name, fault) for name, (fault, count) in faults().items() for _ in range(count)]
+    if with_workers:
+        menu.append(("killed process of two", worker))
+    while time.monotonic() < end:
+        lab.rng.shuffle(menu)
+        for name, fault in menu:
+            if time.monotonic() >= end:
+                break
+            before = set(root.glob("trial-*"))
+            try:
+                outcomes.put(Outcome(name, fault(lab)))
+            except Exception as error:
+                reason = str(error) if isinstance(error, BrokenError) else f"{type(error).__name__}: {error}"
+                kept = sorted(set(root.glob("trial-*")) - before)
+                outcomes.put(Outcome(name, "failed", f"{reason} (kept: {', '.join(map(str, kept))})"))
+                continue
+            for trial in set(root.glob("trial-*")) - before:
+                shutil.rmtree(trial, ignore_errors=True)
+    outcomes.put(None)
+
+
+def _table(outcomes: list[Outcome]) -> str:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in outcomes:
+        counts[outcome.fault][outcome.result] += 1
+    width = max(map(len, [*counts, "fault"]))
+    rows = [f"{'fault':<{width}}  injected  bit-equal  refused  failed"]
+    total: Counter[str] = Counter()
+    for name in sorted(counts):
+        rows.append(_row(name, counts[name], width))
+        total += counts[name]
+    return "\n".join([*rows, _row("all", total, width)])
+
+
+def _row(name: str, count: Counter[str], width: int) -> str:
+    numbers = (sum(count.values()), count["equal"], count["refused"], count["failed"])
+    return f"{name:<{width}}  {numbers[0]:>8}  {numbers[1]:>9}  {numbers[2]:>7}  {numbers[3]:>6}"
+
+
+def main() -> int:
+    """Run the trials and print the table."""
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long to inject faults (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: 0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every trial to this file")
+    args = parser.parse_args()
+    # Forked processes inherit what is imported here, so that a training starts in milliseconds.
+    import lightning.pytorch  # noqa: F401
+    import torch
+
+    import torchcaps.train
+
+    torch.set_num_threads(1)
+    _ = torchcaps.train.Run
+    root = Path(tempfile.mkdtemp(prefix="torchcaps-chaos-"))
+    end = time.monotonic() + 60 * args.minutes
+    fork = multiprocessing.get_context("fork")
+    queue: Queue[Outcome | None] = fork.Queue()
+    lanes = []
+    for number in range(min(2, os.cpu_count() or 1)):
+        (root / str(number)).mkdir()
+        options = (root / str(number), args.seed * 1000 + number, end, number == 0, queue)
+        lanes.append(fork.Process(target=_trials, args=options))
+        lanes[-1].start()
+    outcomes: list[Outcome] = []
+    running = len(lanes)
+    while running:
+        outcome = queue.get(timeout=900)
+        if outcome is None:
+            running -= 1
+            continue
+        outcomes.append(outcome)
+        if outcome.result == "failed":
+            print(f"\rFAILED {outcome.fault}: {outcome.reason}", file=sys.stderr)
+        left = max(0, round(end - time.monotonic()))
+        print(f"\r{len(outcomes)} faults injected, {left} s left ", end="", file=sys.stderr, flush=True)
+    for lane in lanes:
+        lane.join()
+    failed = [outcome for outcome in outcomes if outcome.result == "failed"]
+    print(f"\n{_table(outcomes)}")
+    if args.json:
+        args.json.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=1) + "\n")
+    if failed:
+        print(f"{len(failed)} trials failed; their folders are in {root}", file=sys.stderr)
+        return 1
+    shutil.rmtree(root, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

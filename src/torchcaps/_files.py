@@ -1,0 +1,191 @@
+"""Atomic and durable writes: after a crash or a power cut a file is the old one or the new one, whole.
+
+The content goes to a temporary file in the same folder, which is flushed to disk and renamed; then the folder is
+flushed. A symbolic link at the target is replaced, never followed. Where a disk is full or a folder read-only, the
+temporary file is removed and a `WriteError` names the file and the reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torchcaps.errors import WriteError
+
+SUFFIX = ".part"
+
+
+class _File(io.FileIO):
+    """A file that remembers its first error: torch.save replaces an error of the disk by one of its own."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.error = self.error or error
+            raise
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replace a file by a text in UTF-8.
+
+    Args:
+        path: The file.
+        text: Its new content.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> write_text(file, "x")
+        >>> file.read_text()
+        'x'
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Replace a file by some bytes.
+
+    Args:
+        path: The file.
+        content: Its new content.
+    """
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_figure(path: str | Path, figure: Any, **options: Any) -> None:
+    """Replace a file by a figure of Matplotlib, in the format of its suffix.
+
+    Args:
+        path: The file.
+        figure: The figure.
+        **options: Options of `savefig`.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(path).suffix[1:].lower(), **options)
+    write_bytes(path, buffer.getvalue())
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces `path` if the block succeeds, and is removed if it fails.
+
+    Args:
+        path: The file to replace.
+
+    Yields:
+        The temporary file, open for writing.
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}{SUFFIX}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        raw = _File(os.open(part, flags, 0o666), "wb")
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        with io.BufferedWriter(raw) as file:
+            yield file
+            with naming(path):
+                file.flush()
+                os.fsync(file.fileno())
+        with naming(path):
+            part.replace(path)
+            sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        if raw.error is not None:
+            raise cannot_write(path, raw.error) from raw.error
+        raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Turn an error of the system into a `WriteError` that names the file or folder.
+
+    Args:
+        path: The file or folder that the block writes.
+
+    Yields:
+        Nothing.
+    """
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> WriteError:
+    """Return the error for a file that cannot be written.
+
+    Args:
+        path: The file.
+        error: The error of the system.
+
+    Returns:
+        The error, with the same `errno`.
+    """
+    raised = WriteError(f"file: expected to write '{path}', got an error ({error.strerror or error})")
+    raised.errno = error.errno
+    return raised
+
+
+def make_folder(path: str | Path) -> Path:
+    """Make a folder durably, with its parents; a folder that exists is kept, a symbolic link is refused.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The path.
+    """
+    path = Path(path)
+    with naming(path):
+        if path.is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "a symbolic link")
+        if not path.is_dir():
+            if not path.parent.is_dir():
+                make_folder(path.parent)
+            path.mkdir(exist_ok=True)
+            sync_folder(path.parent)
+    return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to disk, on systems that can.
+
+    Args:
+        folder: The folder.
+    """
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems cannot flush a folder.
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed; only for a folder that no other process writes to.
+
+    Args:
+        folder: The folder.
+    """
+    for part in folder.glob(f".*{SUFFIX}"):
+        with suppress(OSError):
+            part.unlink()

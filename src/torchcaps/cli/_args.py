@@ -1,0 +1,119 @@
+"""Arguments that several commands share: run folders, recipes and key=value overrides."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torchcaps.errors import ConfigError
+
+
+class Words(NamedTuple):
+    """Positional arguments of a command, split into names and overrides."""
+
+    names: list[str]
+    overrides: list[str]
+
+
+def split_words(words: Sequence[str]) -> Words:
+    """Split positional arguments into names or paths, and key=value overrides.
+
+    An argument with `=` is an override, unless it is a path: unless it exists, has a slash before the `=`, or ends in
+    `.toml` without a dotted key.
+
+    Args:
+        words: Positional arguments.
+
+    Returns:
+        Names and overrides, each in the given order.
+
+    Example:
+        >>> split_words(["digits", "trainer.epochs=5", "lr=0.1/recipe.toml"])
+        Words(names=['digits', 'lr=0.1/recipe.toml'], overrides=['trainer.epochs=5'])
+    """
+    names, overrides = [], []
+    for word in words:
+        (overrides if _is_override(word) else names).append(word)
+    return Words(names, overrides)
+
+
+def _is_override(word: str) -> bool:
+    key, equals, _ = word.partition("=")
+    if not equals or "/" in key or os.sep in key or (word.endswith(".toml") and "." not in key):
+        return False
+    return not os.path.lexists(word)
+
+
+def one_name(words: Sequence[str], argument: str) -> tuple[str | None, list[str]]:
+    """Return the name among positional arguments, or None, and the overrides.
+
+    Args:
+        words: Positional arguments.
+        argument: What the name stands for, for the message.
+
+    Returns:
+        The name or path if one is given, and the overrides.
+
+    Raises:
+        ConfigError: If more than one name is given.
+    """
+    names, overrides = split_words(words)
+    if len(names) > 1:
+        raise ConfigError(f"{argument}: expected one name or file, got {', '.join(names)}")
+    return (names[0] if names else None), overrides
+
+
+def program() -> str:
+    """Return how the user calls this program: its name if it is on the PATH, else the path that was called."""
+    script = Path(sys.argv[0])
+    if shutil.which("torchcaps"):
+        return "torchcaps"
+    return str(script) if script.name == "torchcaps" else "python -m torchcaps"
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """Add the argument RUN."""
+    parser.add_argument("run", metavar="RUN", help="folder of a run, as printed by `torchcaps train`")
+
+
+def add_recipe(parser: ArgumentParser) -> None:
+    """Add the arguments RECIPE and key=value."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="RECIPE key=value",
+        help="name or TOML file of a recipe (default: digits; `torchcaps recipes` lists them), and overrides of its "
+        "values",
+    )
+
+
+def read_options(words: Sequence[str]) -> dict[str, Any]:
+    """Parse key=value arguments.
+
+    Args:
+        words: Arguments; a value is read as TOML, or as a string if it is not valid TOML.
+
+    Returns:
+        The values by key.
+
+    Raises:
+        ConfigError: If an argument is not of the form key=value.
+
+    Example:
+        >>> read_options(["val_size=100", "path=my/images"])
+        {'val_size': 100, 'path': 'my/images'}
+    """
+    from torchcaps.config import parse_value
+
+    options: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"option: expected key=value, got '{word}'")
+        options[key] = parse_value(value)
+    return options

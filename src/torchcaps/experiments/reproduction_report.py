@@ -1,0 +1,50 @@
+"""The report of a reproduction: one HTML page with the table, the figures and the recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchcaps._files import write_text
+from torchcaps.experiments.reproduction_result import ReproductionResult
+from torchcaps.experiments.reproduction_table import reproduction_lines
+from torchcaps.report._page import Section, page
+from torchcaps.report.registry import FIGURES
+
+
+def write_reproduction_report(result: ReproductionResult, folder: str | Path) -> Path:
+    """Write `report-NAME.html` from a result and its figures.
+
+    The page contains its style and figures and loads nothing from outside.
+
+    Args:
+        result: The result.
+        folder: The folder of the reproduction.
+
+    Returns:
+        The path of the page.
+
+    Example:
+        >>> write_reproduction_report(result, "runs/reproduce")  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    finished = [metrics for row in result.rows for metrics in row.finished]
+    facts = {
+        "runs finished": f"{len(finished)} of {sum(len(row.runs) for row in result.rows)}",
+        "networks": str(len(result.rows)),
+        "minutes of training": f"{sum(metrics.seconds for metrics in finished) / 60:.1f}",
+    }
+    text = "All numbers are in per cent. Ours are mean and standard deviation over the finished runs."
+    if result.changes:
+        text += f" The recipes were changed: {', '.join(result.changes)}."
+    lines = reproduction_lines(result.rows, result.columns, machine=True)
+    sections = [Section("Paper and ours", text, lines=lines)]
+    for name, figure in result.figures.items():
+        png = (folder / figure.file).read_bytes()
+        sections.append(Section(FIGURES[name].title, figure.caption, figure.alt, png))
+    for name, reason in result.failed_figures.items():
+        sections.append(Section(FIGURES[name].title, f"Not available: {reason}."))
+    tables = {row.label: row.recipe for row in result.rows}
+    path = folder / f"report-{result.name}.html"
+    lead = f"{result.source}. {result.note}".strip()
+    write_text(path, page(result.title, lead, facts, sections, tables))
+    return path

@@ -1,0 +1,111 @@
+"""The matrix capsule network of the authors' released program, for comparison with that program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from torchcaps.models._base import ImageShape
+from torchcaps.models._create import register_model
+from torchcaps.models.matrix_capsnet import CONVS, MatrixCapsNet
+from torchcaps.nn import EMRouting, PrimaryMatrixCaps2d
+from torchcaps.ops import receptive_centres
+
+# Standard deviations of the normal distributions, cut at two deviations, that the program draws its weights from.
+CONV_STD, POSE_STD, ACTIVATION_STD, CAPS_STD, FAST_CAPS_STD, CLASS_STD = 0.05, 0.5, 3.0, 0.3, 0.1, 0.01
+
+
+class ReleasedMatrixCapsNet(MatrixCapsNet):
+    """The network of Hinton et al. 2018 as the authors' released program builds it.
+
+    With the same weights its class activations and gradients are those of the program, to rounding. It differs from
+    `MatrixCapsNet` in its routing (`EMRouting.released`), in its initial values (matrices about zero; primary capsules
+    without biases and with sigmoid(logit - 1); a bias of 0.1 in the convolution) and in its coordinates: (pixel - 16) /
+    100 for a 32x32 image, the column added to the first entry of a vote and the row to the second. Its loss is
+    `SpreadLoss(growth="released", mean_over_classes=True)`. The fast variant needs as many types of children as of
+    parents in the program; here it does not.
+
+    Args:
+        image_shape: Channels, height and width.
+        num_classes: Number of classes.
+        widths: Channels of the convolution, then capsule types of the three layers.
+        iters: Number of routing iterations in every layer.
+        fast: The fast variant of the program.
+
+    Shape:
+        images [B, C, H, W]; returns poses [B, J, 16] and activations [B, J].
+
+    Example:
+        >>> model = ReleasedMatrixCapsNet((2, 32, 32), 5, widths=(8, 4, 4, 4), iters=2)
+        >>> model(torch.rand(1, 2, 32, 32)).activations.shape
+        torch.Size([1, 5])
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        num_classes: int,
+        *,
+        widths: Sequence[int] = (32, 32, 32, 32),
+        iters: int = 3,
+        fast: bool = False,
+    ) -> None:
+        channels, primary, lower, upper = widths
+        super().__init__(
+            image_shape,
+            num_classes,
+            widths=(channels, primary, lower, upper),
+            routing=EMRouting.released(iters, fast=fast),
+            class_routing=EMRouting.released(iters, layer="class"),
+            competition="global" if fast else "positions",
+        )
+        self.fast = fast
+        self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1], bias=False, activation_offset=-1.0)
+        self.head.offset_values = _offsets(image_shape)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw all weights as the program does."""
+        caps = FAST_CAPS_STD if self.fast else CAPS_STD
+        conv = self.stem[1]
+        assert isinstance(conv, nn.Conv2d)
+        assert conv.bias is not None
+        nn.init.constant_(conv.bias, 0.1)
+        for weight, std in (
+            (conv.weight, CONV_STD),
+            (self.primary.poses.weight, POSE_STD),
+            (self.primary.activations.weight, ACTIVATION_STD),
+            (self.lower.weight, caps),
+            (self.upper.weight, caps),
+            (self.head.weight, CLASS_STD),
+        ):
+            nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def _offsets(image_shape: ImageShape) -> list[list[float]]:
+    """Return what coordinate addition adds to the votes from each place, H*W pairs.
+
+    The program averages a grid of (row, column) over every kernel and exchanges the two each time. There are three
+    kernels larger than one pixel, so that columns come first in the end.
+    """
+    rows, columns = (
+        [(centre * size - 0.5 - (size + 1) // 2) / 100 for centre in receptive_centres(size, CONVS)]
+        for size in image_shape[1:]
+    )
+    return [[column, row] for row in rows for column in columns]
+
+
+@register_model("matrix_capsnet_released")
+def matrix_capsnet_released(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    widths: Sequence[int] = (32, 32, 32, 32),
+    iters: int = 3,
+    fast: bool = False,
+) -> ReleasedMatrixCapsNet:
+    """The matrix capsule network of the authors' released program, for comparison with it; without a fast kernel."""
+    return ReleasedMatrixCapsNet(image_shape, num_classes, widths=widths, iters=iters, fast=fast)

@@ -1,0 +1,359 @@
+"""The base of all routers, and how a layer gets one by name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from torch import Tensor, nn
+
+from torchcaps import ops
+from torchcaps._registry import Registry, check_options
+from torchcaps.errors import ConfigError
+from torchcaps.ops._route import CouplingMode, conv_votes, reference_steps, stack_steps
+from torchcaps.types import Capsules, Routed, Trace
+
+# Laws that a router may declare, by name; `torchcaps.testing.laws` has the check of each.
+LAWS = frozenset(
+    {
+        "absent_child_has_no_vote",
+        "activations_are_probabilities",
+        "coupling_is_a_share",
+        "coupling_sums_to_one",
+        "inactive_child_has_no_vote",
+        "iterations_are_counted",
+        "one_iteration_is_uniform",
+        "permuting_children_changes_nothing",
+        "permuting_parents_permutes",
+        "route_is_vote_then_forward",
+        "samples_are_alone",
+        "trace_ends_in_the_result",
+        "zero_votes_are_finite",
+    }
+)
+
+R = TypeVar("R", bound="Router")
+
+
+def check_unprepared(parameter: nn.Parameter | None) -> None:
+    """Raise ConfigError where a router has its parameters already: they belong to one layer."""
+    if parameter is not None:
+        raise ConfigError("routing: expected a router of the layer's own, got one that another layer uses")
+
+
+def prepared(parameter: nn.Parameter | None) -> nn.Parameter:
+    """Return a parameter that `prepare` made; raise ConfigError where no layer has received the router."""
+    if parameter is None:
+        raise ConfigError("routing: expected a router that a layer has prepared, got a new one")
+    return parameter
+
+
+class Router(nn.Module):
+    """Base class of all routers: the options and parameters of one routing algorithm.
+
+    A subclass sets `algorithm`, the name of its `ops.Routing`. Its constructor arguments are stored as attributes of
+    the same names and are passed to the routing; `params` is overridden where the routing takes more than these.
+    Parameters are created in `prepare` and initialised in `reset_parameters`. `laws` declares which laws of routing
+    (`torchcaps.testing.laws`) the router keeps: all, unless a subclass removes some. Tests read it, nothing else does.
+
+    Shape:
+        votes [B, I, J, D], children [B, I, P]; returns poses [B, J, D], activations [B, J] and coupling [B, I, J].
+
+    Example:
+        >>> from torchcaps.nn import make_router
+        >>> make_router("dynamic").algorithm
+        'dynamic'
+    """
+
+    algorithm: str = ""
+    laws: frozenset[str] = LAWS
+    _option_names: tuple[str, ...] = ()
+
+    # The constructor's signature defines the options of a router.
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._option_names = tuple(inspect.signature(cls.__init__).parameters)[1:]
+
+    @property
+    def contract(self) -> ops.Routing:
+        """The registered algorithm: its reference and kernels."""
+        return ops.ROUTINGS[self.algorithm]
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether the routing takes a bias [J, D] of the parents."""
+        return self.contract.takes_bias
+
+    @property
+    def reads_activations(self) -> bool:
+        """Whether the routing reads the children's activations. Otherwise the length of a vote is its presence."""
+        return self.contract.reads_activations
+
+    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        """Create the parameters of the router; the layer that receives it calls this once.
+
+        Args:
+            in_caps: Number of children, or None where it is free.
+            out_caps: Number of parents.
+            in_dim: Pose size of the children.
+            out_dim: Pose size of the parents.
+
+        Raises:
+            ConfigError: If the router has its parameters already.
+        """
+
+    def reset_parameters(self) -> None:
+        """Initialise the parameters in place. A router without parameters does nothing."""
+
+    def params(self, children: Capsules, window: ops.Window | None = None) -> dict[str, Any]:
+        """Return the keyword arguments of the routing: options and learned tensors.
+
+        Args:
+            children: Children [B, I, P], or a grid of them [B, H, W, I, P] with a window.
+            window: The window, in a convolutional layer.
+
+        Returns:
+            The arguments by name. By default they are the constructor's.
+        """
+        return self.options()
+
+    def options(self) -> dict[str, Any]:
+        """Return the constructor's arguments by name."""
+        return {name: getattr(self, name) for name in self._option_names}
+
+    def with_iters(self: R, iters: int) -> R:
+        """Return a router with another number of iterations that shares all parameters.
+
+        Args:
+            iters: Number of routing iterations.
+
+        Returns:
+            A shallow copy.
+
+        Raises:
+            ConfigError: If the router has no iterations.
+        """
+        if "iters" not in self._option_names:
+            raise ConfigError(f"iters: expected None with {type(self).__name__}, got {iters} (it does not iterate)")
+        other = copy.copy(self)
+        vars(other)["iters"] = iters
+        return other
+
+    def forward(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        window: ops.Window | None = None,
+    ) -> Routed:
+        """Route votes with the reference.
+
+        Args:
+            votes: Predictions of every child for every parent.
+            children: The children that vote, gathered through `window` if there is one.
+            bias: Vector added to each parent.
+            window: The window that gathered the children.
+
+        Shape:
+            votes: [B, I, J, D]; children: [B, I, P]; bias: [J, D]; returns poses [B, J, D], activations [B, J],
+            coupling [B, I, J].
+
+        Returns:
+            The parents and the coupling of the last iteration.
+
+        Raises:
+            ConfigError: If there is a bias that the routing does not take.
+        """
+        steps = reference_steps(self.contract, votes, children, window, self._inputs(children, bias, window))
+        last = ops.last_step(steps)
+        return Routed(last.poses, last.activations, last.coupling)
+
+    def trace(
+        self,
+        votes: Tensor,
+        children: Capsules,
+        *,
+        bias: Tensor | None = None,
+        window: ops.Window | None = None,
+        coupling: CouplingMode = "routed",
+        iters: int | None = None,
+        **params: Any,
+    ) -> Trace:
+        """Route votes with the reference and keep every iteration.
+
+        Args:
+            votes: Predictions of every child for every parent.
+            children: The children that vote, gathered through `window` if there is one.
+            bias: Vector added to each parent.
+            window: The window that gathered the children.
+            coupling: `uniform` gives every parent the same share of a child in all iterations.
+            iters: Number of iterations instead of the router's own.
+            **params: Further arguments of the routing, such as where it starts.
+
+        Shape:
+            votes: [B, I, J, D]; children: [B, I, P]; bias: [J, D].
+
+        Returns:
+            The iterations, stacked along a first axis R.
+
+        Raises:
+            ConfigError: If the routing has no bias, no iterations or no softmax that could be made uniform.
+        """
+        router = self if iters is None else self.with_iters(iters)
+        inputs = {**router._inputs(children, bias, window), **params}
+        steps = reference_steps(self.contract, votes, children, window, inputs, coupling)
+        return stack_steps(self.algorithm, votes, steps)
+
+    def trace_conv(self, children: Capsules, weight: Tensor, window: ops.Window, **params: Any) -> Trace:
+        """Route a grid of children with the reference and keep every iteration; each position counts as a sample.
+
+        Args:
+            children: A grid of lower capsules.
+            weight: Matrices of the window; see `ops.Window.votes`.
+            window: The window of the layer.
+            **params: As in `trace`.
+
+        Shape:
+            children: poses [B, H, W, I, P]; the trace has votes [B*H'*W', K*K*I, J, D].
+
+        Returns:
+            The iterations, stacked along a first axis R.
+        """
+        gathered = window.gather(children)
+        votes = conv_votes(self.contract, gathered, weight, window)  # [B*H'*W', K*K*I, J, D]
+        return self.trace(votes, gathered, window=window, **params)
+
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+    ) -> Capsules:
+        """Route a dense layer; see `ops.route`.
+
+        Args:
+            children: The lower capsules.
+            weight: One matrix per child and parent, or one per parent.
+            bias: Vector added to each parent.
+            backend: Implementation, `auto` for the fastest available.
+
+        Shape:
+            children: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; bias: [J, D]; returns [B, J, D].
+
+        Returns:
+            The parents.
+
+        Raises:
+            ConfigError: If the backend cannot serve or there is a bias that the routing does not take.
+        """
+        return ops.route(children, weight, self.algorithm, backend=backend, **self._inputs(children, bias, None))
+
+    def route_conv(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
+        """Route a convolutional layer; see `ops.route_conv`.
+
+        Args:
+            children: A grid of lower capsules.
+            weight: Matrices of the window; see `ops.Window.votes`.
+            window: The window of the layer.
+            backend: Implementation, `auto` for the fastest available.
+
+        Shape:
+            children: [B, H, W, I, P]; returns [B, H', W', J, D].
+
+        Returns:
+            A grid of parents.
+
+        Raises:
+            ConfigError: If the backend cannot serve.
+        """
+        params = self.params(children, window)
+        return ops.route_conv(children, weight, window, self.algorithm, backend=backend, **params)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+
+    def _inputs(self, children: Capsules, bias: Tensor | None, window: ops.Window | None) -> dict[str, Any]:
+        params = self.params(children, window)
+        if bias is None:
+            return params
+        if not self.takes_bias:
+            raise ConfigError(f"bias: expected None with {type(self).__name__}, got {tuple(bias.shape)}")
+        return {**params, "bias": bias}
+
+
+RoutingSpec: TypeAlias = Router | str | Mapping[str, Any]
+"""A router, its name, or a table with its name and options."""
+
+ROUTERS: Registry[type[Router]] = Registry("router")
+
+
+def list_routers(pattern: str = "*") -> list[str]:
+    """List the names of the routers.
+
+    Args:
+        pattern: Shell pattern that the names match.
+
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> list_routers("*routing")
+        ['self_routing']
+    """
+    return ROUTERS.names(pattern)
+
+
+def make_router(routing: RoutingSpec) -> Router:
+    """Make a router from its name or from a table with its name and options.
+
+    Args:
+        routing: A router (returned as it is), a name in `ROUTERS`, or `{"name": ..., **options}`.
+
+    Returns:
+        The router.
+
+    Raises:
+        ConfigError: If an option is unknown or has the wrong type.
+        UnknownNameError: If there is no such router.
+
+    Example:
+        >>> make_router({"name": "dynamic", "iters": 1})
+        DynamicRouting(iters=1, leaky=False, grad='all', squash='standard')
+    """
+    if isinstance(routing, Router):
+        return routing
+    if not isinstance(routing, str | Mapping):
+        raise ConfigError(f"routing: expected a router, its name, or a table with its name and options, got {routing}")
+    options = {"name": routing} if isinstance(routing, str) else dict(routing)
+    if "name" not in options:
+        raise ConfigError(f"routing: expected a table with the key 'name', got {options}")
+    router = ROUTERS[options.pop("name")]
+    known = inspect.signature(router).parameters
+    check_options(options, known, router.__name__)
+    for name, value in options.items():
+        _check_kind(name, value, known[name])
+    return router(**options)
+
+
+def _check_kind(name: str, value: object, option: inspect.Parameter) -> None:
+    """Raise ConfigError where an option is no boolean or number although its default is one.
+
+    A recipe is text: without this check any word would switch a boolean option on. An option whose annotation is none
+    of bool, int and float takes more than its default shows, and is left to the router.
+    """
+    default, annotation = option.default, option.annotation
+    if annotation not in (inspect.Parameter.empty, bool, int, float, "bool", "int", "float"):
+        return
+    boolean, whole = isinstance(value, bool), isinstance(value, int)
+    fits, expected = True, ""
+    if isinstance(default, bool):
+        fits, expected = boolean, "true or false"
+    elif isinstance(default, int):
+        fits, expected = whole and not boolean, "a whole number"
+    elif isinstance(default, float):
+        fits, expected = (whole or isinstance(value, float)) and not boolean, "a number"
+    if not fits:
+        raise ConfigError(f"{name}: expected {expected}, got {value!r}")

@@ -1,0 +1,80 @@
+"""One pass of softmax attention over the votes in C++, differentiable, without stored votes (see README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ShapeError
+from torchcaps.ops import _native
+from torchcaps.ops.votes import check_poses_and_weight
+
+
+def attend(poses: Tensor, weight: Tensor, key: Tensor | None = None, prior: Tensor | None = None) -> Tensor:
+    """Sum the votes for each parent, total_j = sum_i (coupling_ij + prior_ij) votes_ij, votes_ij = poses_i weight_ij.
+
+    coupling is the softmax over the parents of votes . key, and uniform without a key. All four tensors have first
+    derivatives; the gradient of a gradient is an error.
+
+    Args:
+        poses: Poses of the children.
+        weight: One matrix per child and parent, or one per parent that all children share.
+        key: One vector per parent, which the votes are compared with.
+        prior: Added to the coupling; needs a key.
+
+    Shape:
+        poses: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; key: [B, J, D]; prior: [I, J]; returns [B, J, D].
+
+    Returns:
+        The sums, in the type that poses and weight promote to. Types of 16 bits are computed in float32.
+
+    Raises:
+        ShapeError: If the shapes do not belong together.
+
+    Example:
+        >>> attend(torch.ones(2, 5, 8), torch.ones(5, 10, 8, 16), torch.zeros(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
+    """
+    result = torch.promote_types(poses.dtype, weight.dtype)
+    dtype = _native.compute_dtype(result)
+    key, prior = (None if tensor is None else tensor.to(dtype) for tensor in (key, prior))
+    return _agree(poses.to(dtype), weight.to(dtype), key, prior).to(result)  # [B, J, D]
+
+
+def _check(poses: Tensor, weight: Tensor, key: Tensor | None, prior: Tensor | None) -> None:
+    check_poses_and_weight(poses, weight)
+    _native.check_shape("key", key, _shapes(poses, weight)[0])
+    _native.check_shape("prior", prior, [poses.shape[1], weight.shape[-3]])
+    if prior is not None and key is None:
+        raise ShapeError(f"prior: expected a key with it, got a prior {tuple(prior.shape)} alone")
+
+
+def _shapes(poses: Tensor, weight: Tensor, *_: Tensor | None) -> list[list[int]]:
+    return [[poses.shape[0], weight.shape[-3], weight.shape[-1]]]  # [B, J, D]
+
+
+def _sizes(args: _native.Arguments) -> list[int]:
+    poses, weight = args[:2]
+    return [*poses.shape[:2], *weight.shape[-3:], int(weight.dim() == 3)]
+
+
+def _forward(args: _native.Arguments, outputs: Sequence[Tensor]) -> None:
+    _native.call("attention_pass_forward", [*args, *outputs], _sizes(args))
+
+
+def _backward(
+    args: _native.Arguments, saved: Sequence[Tensor], grads: Sequence[Tensor], outputs: Sequence[Tensor | None]
+) -> None:
+    _native.call("attention_pass_backward", [*args, *grads, *outputs], _sizes(args))
+
+
+_agree = _native.native_op(
+    "agree",
+    "(Tensor poses, Tensor weight, Tensor? key, Tensor? prior) -> Tensor",
+    check=_check,
+    shapes=_shapes,
+    forward=_forward,
+    backward=_backward,
+)

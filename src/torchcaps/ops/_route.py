@@ -1,0 +1,195 @@
+"""Route children through a weight, or votes iteration by iteration, with any algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ConfigError
+from torchcaps.ops._backends import choose_kernel
+from torchcaps.ops._iterations import Step, last_step, parent_softmax, uniform_coupling
+from torchcaps.ops._routing import ROUTINGS, Routing
+from torchcaps.ops.conv import Window
+from torchcaps.ops.votes import vote
+from torchcaps.types import Capsules, Trace
+
+CouplingMode = Literal["routed", "uniform"]
+
+
+def route(
+    children: Capsules, weight: Tensor, algorithm: str = "dynamic", *, backend: str = "auto", **params: Any
+) -> Capsules:
+    """Route a dense layer: every child votes for every parent.
+
+    votes_ij = poses_i weight_ij, then the routing. A kernel never stores the votes.
+
+    Args:
+        children: The lower capsules.
+        weight: One matrix per child and parent, or one per parent that all children share.
+        algorithm: Name of a routing in `ROUTINGS`.
+        backend: `auto` takes the first available kernel that supports the case, and the reference where there is none.
+            Any other name selects that implementation.
+        **params: Options and learned tensors of the routing, as its reference takes them: `iters`, `bias`, ...
+
+    Shape:
+        children: poses [B, I, P], activations [B, I]; weight: [I, J, P, D] or [J, P, D]; returns poses [B, J, D],
+        activations [B, J].
+
+    Returns:
+        The parents.
+
+    Raises:
+        ConfigError: If an option is unknown or the named backend is not available or does not support the case.
+        ShapeError: If poses and weight do not fit.
+        UnknownNameError: If there is no such routing.
+
+    Example:
+        >>> children = Capsules(torch.randn(2, 6, 8), torch.ones(2, 6))
+        >>> route(children, torch.randn(6, 3, 8, 16), "dynamic", iters=3).poses.shape
+        torch.Size([2, 3, 16])
+    """
+    routing, params = ROUTINGS[algorithm], _given(params)
+    routing.check_options(params)
+    kernel = choose_kernel(routing, backend, children, weight, None, params)
+    if kernel is not None:
+        assert kernel.dense is not None
+        return kernel.dense(children, weight, **params)
+    last = last_step(reference_steps(routing, vote(children.poses, weight), children, None, params))
+    return Capsules(last.poses, last.activations)
+
+
+def route_conv(
+    children: Capsules,
+    weight: Tensor,
+    window: Window,
+    algorithm: str = "em",
+    *,
+    backend: str = "auto",
+    **params: Any,
+) -> Capsules:
+    """Route a convolutional layer: the children under a window vote for the parents at its position.
+
+    Args:
+        children: A grid of lower capsules.
+        weight: Matrices of every place of the window, or of one place, shared by all; see `Window.votes`.
+        window: Kernel size, stride, competition and kind of pose.
+        algorithm: Name of a routing in `ROUTINGS`.
+        backend: As in `route`.
+        **params: Options and learned tensors of the routing, as its reference takes them. Every position counts as a
+            sample there.
+
+    Shape:
+        children: poses [B, H, W, I, P], activations [B, H, W, I]; weight: [K*K*I, J, p, p] for matrices,
+        [K*K*I, J, P, D] for vectors; returns poses [B, H', W', J, D], activations [B, H', W', J].
+
+    Returns:
+        A grid of parents.
+
+    Raises:
+        ConfigError: If an option is unknown or the named backend is not available or does not support the case.
+        ShapeError: If poses and weight do not fit.
+        UnknownNameError: If there is no such routing.
+
+    Example:
+        >>> children = Capsules(torch.randn(2, 5, 5, 4, 16), torch.rand(2, 5, 5, 4))
+        >>> betas = {"beta_u": torch.zeros(7), "beta_a": torch.zeros(7)}
+        >>> route_conv(children, torch.randn(36, 7, 4, 4), Window((5, 5), (3, 3)), "em", **betas).poses.shape
+        torch.Size([2, 3, 3, 7, 16])
+    """
+    routing, params = ROUTINGS[algorithm], _given(params)
+    routing.check_options(params)
+    kernel = choose_kernel(routing, backend, children, weight, window, params)
+    if kernel is not None:
+        assert kernel.conv is not None
+        return kernel.conv(children, weight, window, **params)
+    gathered = window.gather(children)
+    votes = conv_votes(routing, gathered, weight, window)
+    last = last_step(reference_steps(routing, votes, gathered, window, params))
+    return window.unflatten_grid(Capsules(last.poses, last.activations))
+
+
+def conv_votes(routing: Routing, gathered: Capsules, weight: Tensor, window: Window) -> Tensor:
+    """Compute the votes of gathered children.
+
+    A routing that does not read activations measures presence by length: an offset then counts in proportion to the
+    child's activation.
+    """
+    return window.votes(gathered.poses, weight, None if routing.reads_activations else gathered.activations)
+
+
+def reference_steps(
+    routing: Routing,
+    votes: Tensor,
+    children: Capsules,
+    window: Window | None,
+    params: dict[str, Any],
+    coupling: CouplingMode = "routed",
+) -> Iterator[Step]:
+    """Run the reference on votes [B, I, J, D] of children [B, I, P], gathered through `window` if there is one."""
+    inputs = dict(params)
+    if routing.reads_activations:
+        inputs["activations"] = children.activations
+    if routing.reads_poses:
+        inputs["poses"] = children.poses
+    if window is not None:
+        inputs.setdefault("softmax", window.softmax)
+    return routing.steps(votes, **_couple(routing, coupling, inputs))
+
+
+def trace(algorithm: str, votes: Tensor, *args: Any, coupling: CouplingMode = "routed", **params: Any) -> Trace:
+    """Run a reference and keep every iteration.
+
+    Args:
+        algorithm: Name of a routing in `ROUTINGS`.
+        votes: Predictions of every child for every parent.
+        *args: Positional arguments of the reference after the votes.
+        coupling: `uniform` replaces the coupling of every iteration by equal shares.
+        **params: Keyword arguments of the reference.
+
+    Shape:
+        votes: [B, I, J, D].
+
+    Returns:
+        The iterations, stacked along a first axis R.
+
+    Raises:
+        ConfigError: If `coupling` is unknown, or `uniform` for a routing without a softmax.
+        UnknownNameError: If there is no such routing.
+
+    Example:
+        >>> trace("dynamic", torch.randn(2, 6, 3, 4), iters=3).coupling.shape
+        torch.Size([3, 2, 6, 3])
+    """
+    routing = ROUTINGS[algorithm]
+    return stack_steps(algorithm, votes, routing.steps(votes, *args, **_couple(routing, coupling, params)))
+
+
+def stack_steps(algorithm: str, votes: Tensor, steps: Iterator[Step]) -> Trace:
+    """Run all iterations and stack them as a Trace."""
+    logits, couplings, poses, activations, extras = zip(*steps, strict=True)
+    return Trace(
+        algorithm=algorithm,
+        votes=votes,
+        logits=torch.stack(logits),  # [R, B, I, J]
+        coupling=torch.stack(couplings),  # [R, B, I, J]
+        poses=torch.stack(poses),  # [R, B, J, D]
+        activations=torch.stack(activations),  # [R, B, J]
+        extras={name: torch.stack([extra[name] for extra in extras]) for name in extras[0]},
+    )
+
+
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _couple(routing: Routing, coupling: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    if coupling == "routed":
+        return inputs
+    if coupling not in get_args(CouplingMode):
+        raise ConfigError(f"coupling: expected one of {', '.join(get_args(CouplingMode))}, got '{coupling}'")
+    if not routing.has_softmax:
+        raise ConfigError(f"coupling: expected 'routed' for {routing.name} routing, got 'uniform' (it has no softmax)")
+    return {**inputs, "softmax": uniform_coupling(inputs.get("softmax", parent_softmax))}

@@ -1,0 +1,72 @@
+"""The E-step of the authors' released program in its convolutional layers, for comparison with that program alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import ConfigError
+from torchcaps.ops._iterations import Background, ParentSoftmax
+
+if TYPE_CHECKING:
+    from torchcaps.ops.conv import Window
+
+# What the program adds to its sums of densities, and what the sums of its fast variant are raised to.
+SUM_FLOOR, FAST_SUM_FLOOR = 1e-7, 1e-6
+
+
+def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
+    """Make the coupling of the released program out of logits.
+
+    The program divides densities by their largest value on the whole map, not by the largest one of a child, before it
+    sums them, and keeps the sum from zero. Children whose best density is about 1e-7 of the best one on the map get
+    little or no coupling. Its default variant lets a child choose among positions, for each type of parent by itself:
+
+        coupling_e = e^(l_e - m) / (1e-7 + sum over the group of e of e^(l - m)),   m the largest l of its two types.
+
+    The group of position p and kernel place k is p + k along each axis. That is the place of the child for a stride of
+    1. For a larger stride it is a mistake of the program (stride * p + k is the place), kept here because equality with
+    the program needs it. The fast variant lets a child choose among all types at all positions, as the paper says:
+
+        coupling_e = e^(l_e - m) / max(1e-6, sum over the parents of e^(l - m)),    m the largest l of its own type.
+
+    Args:
+        window: How the kernel lies on the grid of children.
+        fast: The fast variant instead of the default one.
+
+    Returns:
+        A function from logits [B*H'*W', K*K*I, J] to coupling of the same shape.
+
+    Raises:
+        ConfigError: From the function, if it is called with a background.
+    """
+
+    def softmax(logits: Tensor, /, *, background: Background = None) -> Tensor:
+        if background is not None:
+            raise ConfigError(
+                f"background: expected None with the released normaliser, got {background} (it has its own)"
+            )
+        group, count = _places(window, window.stride if fast else 1, logits.device)  # [H'*W'*K*K]
+        each = logits.unflatten(1, (window.kernel[0] * window.kernel[1], -1))  # [B*H'*W', K*K, I, J]
+        each = each.unflatten(0, (-1, window.positions[0] * window.positions[1])).flatten(1, 2)  # [B, H'*W'*K*K, I, J]
+        top = each.amax(dim=(1, 3) if fast else 1, keepdim=True)  # [B, 1, I, 1 or J]
+        density = (each - top).exp()  # [B, H'*W'*K*K, I, J]
+        own = density.sum(dim=3, keepdim=True) if fast else density  # [B, H'*W'*K*K, I, 1 or J]
+        total = own.new_zeros(len(own), count, *own.shape[2:])  # [B, groups, I, 1 or J]
+        total = total.index_add(1, group, own)[:, group]  # [B, H'*W'*K*K, I, 1 or J]
+        total = total.clamp_min(FAST_SUM_FLOOR) if fast else total + SUM_FLOOR
+        return (density / total).reshape(logits.shape)  # [B*H'*W', K*K*I, J]
+
+    return softmax
+
+
+def _places(window: Window, stride: int, device: torch.device) -> tuple[Tensor, int]:
+    """The place that each kernel place falls on where positions are `stride` apart, [H'*W'*K*K], and their number."""
+    rows, columns = (
+        torch.arange(count, device=device)[:, None] * stride + torch.arange(size, device=device)
+        for count, size in zip(window.positions, window.kernel, strict=True)
+    )  # [H', K], [W', K]
+    height, width = ((count - 1) * stride + size for count, size in zip(window.positions, window.kernel, strict=True))
+    return (rows[:, None, :, None] * width + columns[None, :, None, :]).flatten(), height * width

@@ -1,0 +1,24 @@
+"""Uniform routing as one matrix product, without votes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.squash import SquashForm, check_squash
+from torchcaps.ops.squash import squash as apply_squash
+from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
+from torchcaps.types import Capsules
+
+
+def dense(
+    children: Capsules, weight: Tensor, *, bias: Tensor | None = None, squash: SquashForm = "standard"
+) -> Capsules:
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `uniform_routing`."""
+    check_poses_and_weight(children.poses, weight)
+    check_parent_bias(bias, weight)
+    check_squash(squash)
+    pattern = "bip,ijpd->bjd" if weight.dim() == 4 else "bip,jpd->bjd"
+    presquash = torch.einsum(pattern, children.poses, weight) / weight.shape[-3]  # [B, J, D]
+    out = apply_squash(presquash if bias is None else presquash + bias, form=squash)  # [B, J, D]
+    return Capsules(out, torch.linalg.vector_norm(out, dim=-1))

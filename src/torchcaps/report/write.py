@@ -1,0 +1,123 @@
+"""The report of a run: one HTML page with its results and figures."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchcaps._files import write_bytes, write_text
+from torchcaps.diagnostics import Snapshot, diagnose
+from torchcaps.evaluation import Evaluation
+from torchcaps.report._page import Section, page
+from torchcaps.report.context import FigureContext
+from torchcaps.report.registry import ENTRIES, FigureEntry, draw_figure
+from torchcaps.types import Progress
+
+if TYPE_CHECKING:
+    from torchcaps.train import Run
+
+
+def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress | None = None) -> Path:
+    """Write `report.html`, `diagnostics.json` and the figures into the folder of a run.
+
+    The page contains its style and figures and loads nothing from outside.
+
+    Args:
+        run: A finished run.
+        evaluation: Evaluation of the test split; by default the one that is stored.
+        progress: Called with the numbers of diagnosed and of all images; the diagnostics take longest.
+
+    Returns:
+        The path of the page.
+
+    Example:
+        >>> from torchcaps.train import Run
+        >>> write_report(Run.open("runs/NAME"))  # doctest: +SKIP
+    """
+    context = FigureContext(run, evaluation=evaluation)
+    model, evaluation = context.model, context.evaluation
+    diagnosis = diagnose(model, evaluation.data, progress=progress)
+    context = FigureContext(run, evaluation=evaluation, diagnosis=diagnosis)
+    run.figures.mkdir(exist_ok=True)
+    sections = [_section(entry, context, run.figures / f"{entry.name}.png") for entry in report_entries(context)]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = {
+        **_headline(evaluation),
+        "parameters": f"{parameters:,}",
+        "minutes of training": f"{run.record['seconds'] / 60:.1f}",
+    }
+    tables = {**_routing_tables(diagnosis), "Recipe": asdict(run.recipe), "Run": run.record}
+    if model.is_classifier:
+        accuracies = {name: _percent(value) for name, value in evaluation.per_class.items()}
+        tables = {"Accuracy by class": accuracies, **tables}
+    title = f"{run.recipe.model.name} on {evaluation.data.name}"
+    lead = f"Trained with torchcaps. Evaluated on the {evaluation.data.split} split, which no choice depends on."
+    path = run.path / "report.html"
+    write_text(path, page(title, lead, facts, sections, tables))
+    save_diagnosis(run, diagnosis)
+    return path
+
+
+def report_entries(context: FigureContext) -> list[FigureEntry]:
+    """Return the figures that the report of a run contains or names as missing, in order."""
+    return [entry for entry in ENTRIES if entry.in_report and _belongs(entry, context)]
+
+
+def save_diagnosis(run: Run, diagnosis: Snapshot) -> Path:
+    """Write routing diagnostics into the folder of a run as `diagnostics.json`.
+
+    Args:
+        run: The run.
+        diagnosis: Routing diagnostics of its network.
+
+    Returns:
+        The file.
+
+    Example:
+        >>> save_diagnosis(run, snapshot)  # doctest: +SKIP
+    """
+    path = run.path / "diagnostics.json"
+    write_text(path, json.dumps(diagnosis.to_json(), indent=2, allow_nan=False) + "\n")
+    return path
+
+
+def _belongs(entry: FigureEntry, context: FigureContext) -> bool:
+    if entry.requires(context) is None:
+        return True
+    # A model without classes has few figures, and a page of missing ones says nothing about it.
+    return context.model.is_classifier and not entry.model_specific
+
+
+def _section(entry: FigureEntry, context: FigureContext, path: Path) -> Section:
+    """Draw a figure into a file and a section, or give the reason why it is missing."""
+    reason = entry.requires(context)
+    if reason is not None:
+        return Section(entry.title, f"Not available: {reason}.")
+    drawn = draw_figure(entry.name, {"": context})
+    buffer = io.BytesIO()
+    drawn.figure.savefig(buffer, format="png")
+    write_bytes(path, buffer.getvalue())
+    return Section(entry.title, drawn.caption, drawn.alt, buffer.getvalue())
+
+
+def _routing_tables(diagnosis: Snapshot) -> dict[str, dict[str, Any]]:
+    """Tabulate the statistics of all layers; those of single capsules are only in the file."""
+    if not diagnosis.layers:
+        return {"Gradients": {"gradient norm": diagnosis.gradient_norms}} if diagnosis.gradient_norms else {}
+    columns = ("router", "children", "parents", "entropy", "logit_change", "changed", "dead", "starved")
+    layers = {layer["name"]: {key: layer[key] for key in columns} for layer in diagnosis.to_json()["layers"]}
+    return {"Routing": {**layers, "gradient norm": diagnosis.gradient_norms}}
+
+
+def _headline(evaluation: Evaluation) -> dict[str, str]:
+    images = f"on {evaluation.count:,} test images"
+    if evaluation.loss is not None:
+        return {f"loss {images}": f"{evaluation.loss:.4g}"}
+    return {f"accuracy {images}": f"{evaluation.accuracy:.2%}", "error": f"{evaluation.error:.2%}"}
+
+
+def _percent(fraction: float | None) -> str:
+    return "no images" if fraction is None else f"{fraction:.2%}"

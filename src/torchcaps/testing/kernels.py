@@ -1,0 +1,81 @@
+"""Comparison of a kernel with its reference, with a tolerance derived from the reference's own rounding error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., Tensor]
+
+
+def assert_matches_reference(
+    kernel: Function,
+    reference: Function,
+    inputs: Sequence[Tensor | None],
+    *,
+    dtype: torch.dtype = torch.float32,
+    factor: float = 2.0,
+) -> None:
+    """Check that a kernel is about as exact as its reference, in value and in every gradient.
+
+    The exact result is that of the reference in float64. The error of the kernel may be `factor` times that of the
+    reference in `dtype`, plus a few roundings. Both the root mean square and, with twice the factor, the maximum over
+    all elements are compared. The gradients are those of a sum of the result with random weights.
+
+    Args:
+        kernel: Function of `inputs` with one tensor as result.
+        reference: Function with the same result.
+        inputs: Tensors, each of which gets a gradient, or None.
+        dtype: Type that the kernel computes in. For float64, the reference runs in float32 and its error is scaled.
+        factor: Allowed ratio of the errors.
+
+    Shape:
+        Tensors of any shape; both functions return the same shapes.
+
+    Raises:
+        AssertionError: If the result or a gradient has another shape, a NaN or a larger error.
+
+    Example:
+        >>> assert_matches_reference(lambda x: x * x, lambda x: x**2, [torch.randn(5)])
+    """
+    narrow = torch.float32 if dtype == torch.float64 else dtype
+    exact = _differentiate(reference, inputs, torch.float64)
+    eager = _differentiate(reference, inputs, narrow)
+    computed = _differentiate(kernel, inputs, dtype)
+    rounding = torch.finfo(dtype).eps
+    scale = factor * rounding / torch.finfo(narrow).eps
+    for name, right, theirs, ours in zip(_names(inputs), exact, eager, computed, strict=True):
+        if ours.shape != right.shape:
+            raise AssertionError(f"{name}: expected {tuple(right.shape)}, got {tuple(ours.shape)}")
+        error, reference_error = ours.double() - right, theirs.double() - right
+        _check(name, "root mean square", _rms(error), scale * _rms(reference_error) + 4 * rounding * _rms(right))
+        _check(name, "maximum", _max(error), 2 * scale * _max(reference_error) + 8 * rounding * _max(right))
+
+
+def _check(name: str, norm: str, error: float, allowed: float) -> None:
+    # Written so that a NaN fails.
+    if not error <= allowed:
+        raise AssertionError(f"{name}: expected an error of at most {allowed:.3g} ({norm}), got {error:.3g}")
+
+
+def _differentiate(function: Function, inputs: Sequence[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
+    # `to` keeps the strides, so that a tensor that is not contiguous stays so.
+    leaves = [None if tensor is None else tensor.detach().to(dtype).requires_grad_() for tensor in inputs]
+    out = function(*leaves)
+    weights = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    grads = torch.autograd.grad(out, [leaf for leaf in leaves if leaf is not None], weights)
+    return [out.detach(), *grads]
+
+
+def _names(inputs: Sequence[Tensor | None]) -> list[str]:
+    return ["result", *(f"gradient of input {k}" for k, tensor in enumerate(inputs) if tensor is not None)]
+
+
+def _rms(tensor: Tensor) -> float:
+    return tensor.square().mean().sqrt().item() if tensor.numel() else 0.0
+
+
+def _max(tensor: Tensor) -> float:
+    return tensor.abs().max().item() if tensor.numel() else 0.0

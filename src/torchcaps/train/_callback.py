@@ -1,0 +1,166 @@
+"""The Lightning callback of a run: metrics, best weights, checkpoints, and stopping on a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from torchcaps.diagnostics import EpochDiagnostics
+from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
+from torchcaps.train.run import Run, write_diagnostics, write_metrics
+
+# Ctrl-C, the end of a batch job, the end of a terminal session.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """Ends the training loop after a signal; a KeyboardInterrupt would make Lightning end the process.
+
+    Args:
+        number: The signal.
+    """
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def is_better(row: dict[str, Any], best: dict[str, Any]) -> bool:
+    """Return whether an epoch is better than the best one so far.
+
+    Args:
+        row: Metrics of the epoch.
+        best: Metrics of the best epoch; empty if there is none.
+
+    Returns:
+        True for a higher validation accuracy or, at the same accuracy, a lower loss; always without validation.
+    """
+    if not best or "val_loss" not in row:
+        return True
+    return (row.get("val_accuracy", 0.0), -row["val_loss"]) > (best.get("val_accuracy", 0.0), -best["val_loss"])
+
+
+class RunCallback(Callback):
+    """Writes a row of metrics per epoch, tracks the best weights and saves checkpoints.
+
+    The state of the run is part of each checkpoint, so that files written after the checkpoint are written again.
+
+    Args:
+        run: The run.
+        diagnostics: Diagnostics to compute after each epoch.
+    """
+
+    def __init__(self, run: Run, diagnostics: EpochDiagnostics | None = None) -> None:
+        self.run = run
+        self.diagnostics = diagnostics
+        self.state = RunState()
+        self.stop_signal: int | None = None
+        self._saved_at = 0
+        self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Training time so far, over all resumptions."""
+        return self.state.seconds + time.monotonic() - self._since
+
+    def _advance_clock(self) -> None:
+        self.state.seconds, self._since = self.seconds, time.monotonic()
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self._advance_clock()
+        totals, record = pl_module.sum_totals("train"), self.run.record
+        checkpoint[KEY] = run_entry(self.run.recipe, self.state, totals, trainer.world_size, record)
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self.state = RunState(**checkpoint[KEY]["state"])
+        # The sums are those of all processes: the first one continues them.
+        pl_module.totals["train"] = checkpoint[KEY]["train_totals"] * (trainer.global_rank == 0)
+        self._since = time.monotonic()
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._saved_at = trainer.global_step
+        # Lightning puts its own handler of SIGTERM in front of ours, which ends the process without a checkpoint.
+        if self._handlers:
+            signal.signal(signal.SIGTERM, self._stop)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        due = trainer.global_step - self._saved_at >= self.run.recipe.trainer.checkpoint_every
+        # Not after the last batch of an epoch: the checkpoint of the epoch follows its validation.
+        last = batch_idx + 1 == trainer.num_training_batches
+        if (due or self.stop_signal) and not last:
+            self._save(trainer)
+        if self.stop_signal and (not last or trainer.num_training_batches == 1):
+            raise Stopped(self.stop_signal)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        row = {
+            "epoch": trainer.current_epoch + 1,
+            "step": trainer.global_step,
+            **pl_module.means("train"),
+            **pl_module.means("val"),
+            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "seconds": self.seconds,
+        }
+        state = self.state
+        if self.diagnostics is not None and pl_module.model.is_classifier:
+            snapshot = self.diagnostics(pl_module.model, pl_module.loss)
+            row |= snapshot.summary()
+            state.diagnostics = [*state.diagnostics, *snapshot.rows(trainer.current_epoch + 1)]
+        state.rows = [*state.rows, row]
+        if is_better(row, state.best):
+            weights = pl_module.validated.state_dict()
+            state.best = {**row, "weights": {name: weight.detach().cpu().clone() for name, weight in weights.items()}}
+        if trainer.is_global_zero:
+            write_metrics(self.run.path, state.rows)
+            write_diagnostics(self.run.path, state.diagnostics)
+        target = self.run.recipe.trainer.target_accuracy
+        if target is not None and row.get("val_accuracy", 0.0) >= target:
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self._save(trainer)
+
+    def _save(self, trainer: Trainer) -> None:
+        folder = self.run.checkpoints
+        # After the last epoch Lightning counts one more.
+        epoch = min(trainer.current_epoch + 1, self.run.recipe.trainer.epochs)
+        trainer.save_checkpoint(checkpoint_path(folder, epoch, trainer.global_step))
+        if trainer.is_global_zero:
+            drop_old(folder)
+        self._saved_at = trainer.global_step
+
+    _handlers: dict[int, Any] | None = None
+
+    def _stop(self, number: int, frame: Any) -> None:
+        if self.stop_signal:
+            raise Stopped(self.stop_signal)
+        self.stop_signal = number
+
+    @contextmanager
+    def listening(self, *, alone: bool) -> Iterator[None]:
+        """Take a signal as the request to save and stop after the current step; a second one stops at once.
+
+        Args:
+            alone: Whether this is the only process; else the process that started the others handles signals.
+
+        Yields:
+            Nothing.
+        """
+        if not alone or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        # A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._handlers = {number: signal.signal(number, self._stop) for number in heeded}
+        try:
+            yield
+        finally:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+            self._handlers = None

@@ -1,0 +1,231 @@
+"""The training loop: Lightning in this process, or in several."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, start_processes
+
+from torchcaps import errors
+from torchcaps.data import BatchLoader
+from torchcaps.diagnostics import EpochDiagnostics
+from torchcaps.errors import CheckpointError, TorchcapsError
+from torchcaps.models import ImageModel
+from torchcaps.train._callback import SIGNALS, RunCallback, Stopped
+from torchcaps.train._progress import ProgressBar
+from torchcaps.train.checkpoint import (
+    Checkpoint,
+    CheckpointFiles,
+    RunState,
+    newest_checkpoint,
+    warn_if_computed_differently,
+)
+from torchcaps.train.context import RunContext
+from torchcaps.train.module import TrainModule
+from torchcaps.train.run import Run
+
+_PR_SET_PDEATHSIG = 1
+
+
+def train_loop(context: RunContext, checkpoint: Checkpoint | None, *, progress: bool = False) -> RunState:
+    """Train a run to its end, in as many processes as its recipe says.
+
+    Args:
+        context: The run.
+        checkpoint: Checkpoint to resume from.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The state of the run after its last epoch.
+
+    Raises:
+        Stopped: If a signal ended the training.
+        CheckpointError: If processes ended without a checkpoint of the last epoch.
+    """
+    run = context.run
+    if run.recipe.trainer.devices == 1:
+        return _train(context, checkpoint, 0, progress)
+    _spawn(run, progress)
+    last = newest_checkpoint(run.checkpoints, run.recipe)
+    if last is None or not last.state.is_complete(run.recipe):
+        raise CheckpointError(f"run: expected a checkpoint of the last epoch, got none in '{run.checkpoints}'")
+    return last.state
+
+
+def _spawn(run: Run, progress: bool) -> None:
+    world = run.recipe.trainer.devices
+    share = max(1, torch.get_num_threads() // world)
+    args = (str(run.path), _free_port(), share, progress, os.getpid())
+    processes: Any = start_processes(_spawned, args, nprocs=world, join=False, start_method="spawn")
+    try:
+        with _signals_stop():
+            while not processes.join():
+                pass
+    except ProcessRaisedException as error:
+        raise _cause(error) from None
+    except ProcessExitedException as error:
+        raise TorchcapsError(
+            f"trainer.devices: expected {world} processes to finish, got one that ended early ({error}); "
+            "resume the run to continue from its newest checkpoint"
+        ) from None
+    except Stopped:
+        # At most the steps since the newest checkpoint are lost.
+        for process in processes.processes:
+            process.kill()
+            process.join()
+        raise
+
+
+@contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Raise `Stopped` on a signal, in the process that waits for the others."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _cause(error: ProcessRaisedException) -> Exception:
+    """Return the error of one of the processes without its traceback."""
+    last = str(error).strip().splitlines()[-1]
+    kind, _, message = last.partition(": ")
+    return TorchcapsError(message) if kind.startswith(errors.__name__) else RuntimeError(last)
+
+
+def _spawned(rank: int, path: str, port: int, threads: int, progress: bool, parent: int) -> None:
+    _end_with(parent)
+    os.environ.update(LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(threads)
+    run = Run.open(path)
+    _train(RunContext(run), newest_checkpoint(run.checkpoints, run.recipe), rank, progress)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent ends: the parent holds the lock of the run folder."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _train(context: RunContext, checkpoint: Checkpoint | None, rank: int, progress: bool) -> RunState:
+    run = context.run
+    recipe, world = run.recipe, run.recipe.trainer.devices
+    train, val = (context.data(split, stored=True) for split in ("train", "val"))
+    batches = BatchLoader(
+        train,
+        recipe.data.batch_size,
+        shuffle=True,
+        augment=recipe.data.augment,
+        seed=recipe.seed,
+        rank=rank,
+        world=world,
+        epoch_size=recipe.data.epoch_size,
+    )
+    held_out = None
+    if len(val):
+        held_out = BatchLoader(val, recipe.data.batch_size, augment=recipe.data.augment, rank=rank, world=world)
+    callback = RunCallback(run, EpochDiagnostics(val if len(val) else train, recipe.data.augment))
+    if checkpoint is not None and rank == 0:
+        warn_if_computed_differently(checkpoint, world)
+    with _quiet(), callback.listening(alone=world == 1):
+        model: ImageModel = context.new_model()
+        callbacks: list[Callback] = [callback, ProgressBar(callback)] if progress and rank == 0 else [callback]
+        trainer = make_trainer(run, callbacks, checkpoint)
+        try:
+            trainer.fit(
+                TrainModule(model, recipe, len(batches) * recipe.trainer.epochs),
+                batches,
+                held_out,
+                ckpt_path=None if checkpoint is None else checkpoint.path,
+                weights_only=True,
+            )
+        except SIGTERMException:
+            # The signal came before our handler was in place.
+            raise Stopped(signal.SIGTERM) from None
+    return callback.state
+
+
+def make_trainer(run: Run, callbacks: list[Callback], checkpoint: Checkpoint | None = None) -> Trainer:
+    """Return Lightning's trainer for a run; checkpoints, logs and progress bar are ours.
+
+    Args:
+        run: The run.
+        callbacks: The callbacks.
+        checkpoint: Checkpoint to resume from, already read.
+
+    Returns:
+        The trainer.
+    """
+    recipe = run.recipe.trainer
+    strategy: Any = "auto"
+    if recipe.devices > 1:
+        # Some routers leave a weight out of the loss: self-routing does so with the votes for the classes.
+        strategy = DDPStrategy(cluster_environment=LightningEnvironment(), find_unused_parameters=True)
+    return Trainer(
+        accelerator=recipe.accelerator,
+        devices=recipe.devices,
+        strategy=strategy,
+        precision=recipe.precision,
+        max_epochs=recipe.epochs,
+        callbacks=callbacks,
+        plugins=[CheckpointFiles(checkpoint)],
+        default_root_dir=run.path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Lightning's notes on devices and tips, and warnings that a user cannot act on."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            # Lightning uses a name that newer versions of torch deprecate.
+            warnings.filterwarnings("ignore", r".*LeafSpec.* is deprecated", FutureWarning)
+            # A run without validation is a choice.
+            warnings.filterwarnings("ignore", "You defined a `validation_step` but have no", UserWarning)
+            warnings.filterwarnings("ignore", "find_unused_parameters=True was specified", UserWarning)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

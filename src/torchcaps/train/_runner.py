@@ -1,0 +1,230 @@
+"""Fit a recipe in a new run folder, resume a run, or extend one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from torchcaps._files import remove_parts
+from torchcaps.data import load_data
+from torchcaps.errors import CheckpointError, ConfigError, TorchcapsError
+from torchcaps.models import save_weights
+from torchcaps.train._callback import Stopped
+from torchcaps.train._loop import train_loop
+from torchcaps.train._progress import testing_bar
+from torchcaps.train._recovery import restart as restart_folder
+from torchcaps.train._recovery import set_aside_folders, text_hash
+from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
+from torchcaps.train.environment import provenance
+from torchcaps.train.module import make_loss, make_model, make_optimizer
+from torchcaps.train.recipe import Recipe, with_absolute_paths
+from torchcaps.train.run import METRICS, Run, metrics_text, now, write_diagnostics, write_metrics
+
+
+@torch.random.fork_rng(devices=[])
+def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = False) -> Run:
+    """Train a recipe in a new run folder.
+
+    The run ends with the weights of the epoch that was best on the validation split, or of the last epoch if no image
+    is held out, evaluated once on the test split. SIGINT, SIGTERM and SIGHUP save a checkpoint and stop: `Run.status`
+    is then "stopped", and `resume` continues.
+
+    Args:
+        recipe: The recipe.
+        folder: New or empty folder of the run; by default `runs/<recipe>-<time>`.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The run.
+
+    Raises:
+        ConfigError: If the recipe cannot be trained; no folder is made then.
+        CheckpointError: If the folder is not empty.
+
+    Example:
+        >>> from torchcaps.train import load_recipe
+        >>> fit(load_recipe("digits", ["trainer.epochs=5"]), "runs/digits").status  # doctest: +SKIP
+    """
+    _check_main_guard(recipe)
+    recipe = with_absolute_paths(recipe)
+    # Mistakes in data, model, loss or optimiser are reported before there is a folder.
+    data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
+    train = data["train"]
+    if recipe.trainer.target_accuracy is not None and not len(data["val"]):
+        raise ConfigError("trainer.target_accuracy: expected a validation split with images, got none")
+    torch.manual_seed(recipe.seed)
+    model = make_model(recipe, train)
+    make_loss(recipe.loss, model)
+    make_optimizer(recipe.optim, model.parameters())
+    run = Run.create(recipe, folder)
+    run.use_context(data, model)
+    with run.locked():
+        run.update_record(
+            status="running",
+            seed=recipe.seed,
+            image_shape=list(model.image_shape),
+            num_classes=train.num_classes,
+            num_labels=train.num_labels,
+            class_names=list(train.class_names),
+            images={split: len(images) for split, images in data.items()},
+            origin=train.origin,
+            parameters=sum(weight.numel() for weight in model.parameters()),
+            recipe_sha256=text_hash(recipe.to_toml()),
+            **provenance(),
+            started=now(),
+            resumed=[],
+        )
+        _run(run, progress)
+    return run
+
+
+@torch.random.fork_rng(devices=[])
+def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = False, progress: bool = False) -> Run:
+    """Continue a run from its newest checkpoint.
+
+    The run ends with the weights of an uninterrupted run, bit for bit on the same machine with the same number of
+    threads. A finished run is returned unchanged. A recipe.toml, run.json, metrics.csv or weights.safetensors that is
+    missing or damaged is written again from the newest usable checkpoint. With more `epochs` than planned the run is
+    extended: the schedule of the learning rate then ends at the new last epoch, and run.json records it.
+
+    Args:
+        folder: Folder of the run.
+        epochs: New total number of epochs.
+        restart: Whether to start again from the first step; the checkpoints are kept aside.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The run.
+
+    Raises:
+        ConfigError: If `epochs` is less than planned, or a finished run is to be restarted.
+        CheckpointError: If the folder is not a run, is in use, or has no usable checkpoint.
+
+    Example:
+        >>> resume("runs/NAME", epochs=20)  # doctest: +SKIP
+    """
+    run = Run.open(folder)
+    total = run.recipe.trainer.epochs if epochs is None else epochs
+    if run.status == "finished" and restart:
+        raise ConfigError(f"restart: expected a run that is not finished, got '{run.path}'")
+    if run.status == "finished" and total == run.recipe.trainer.epochs and _is_intact(run):
+        return run
+    _check_main_guard(run.recipe)
+    with run.locked():
+        set_aside_folders(run.path)
+        if restart:
+            restart_folder(run.path)
+        elif not list_checkpoints(run.checkpoints) and (run.path / METRICS).exists():
+            warnings.warn(f"run: no checkpoint in '{run.path}', starting from the first step", stacklevel=2)
+        if total != run.recipe.trainer.epochs:
+            run = _extend(run, total)
+        resumed = run.record.get("resumed")
+        run.update_record(
+            status="running",
+            resumed=[*(resumed if isinstance(resumed, list) else []), now()],
+            recipe_sha256=text_hash(run.recipe.to_toml()),
+        )
+        # It may have been missing or damaged.
+        run = run.change(run.recipe)
+        _run(run, progress)
+    return run
+
+
+def _is_intact(run: Run) -> bool:
+    """Return whether metrics and weights of a finished run are those of its last checkpoint, if that can be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
+    except CheckpointError:
+        return True
+    if checkpoint is None:
+        return True
+    state = checkpoint.state
+    try:
+        metrics, weights = (run.path / METRICS).read_bytes(), run.weights.read_bytes()
+    except OSError:
+        intact = False
+    else:
+        expected = save({name: weight.contiguous() for name, weight in state.best["weights"].items()})
+        same = metrics == metrics_text(state.rows).encode("utf-8") and weights == expected
+        # An older checkpoint says nothing about the end.
+        intact = same or not state.is_complete(run.recipe)
+    if not intact:
+        warnings.warn(f"run: metrics or weights in '{run.path}' are damaged; writing them again", stacklevel=3)
+    return intact
+
+
+def _extend(run: Run, epochs: int) -> Run:
+    planned = run.recipe.trainer.epochs
+    if epochs < planned:
+        raise ConfigError(f"trainer.epochs: expected at least {planned}, the epochs of the run, got {epochs}")
+    recipe = replace(run.recipe, trainer=replace(run.recipe.trainer, epochs=epochs))
+    entry = {"from": planned, "to": epochs, "at": now()}
+    # The record first: from it and a checkpoint the new recipe can be rebuilt.
+    extended = [*run.record.get("extended", []), entry]
+    run.update_record(extended=extended, recipe_sha256=text_hash(recipe.to_toml()))
+    return run.change(recipe)
+
+
+def _run(run: Run, progress: bool) -> None:
+    for folder in (run.path, run.checkpoints):
+        remove_parts(folder)
+    with _recorded(run):
+        checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
+        state = None if checkpoint is None else checkpoint.state
+        if state is None or not state.is_complete(run.recipe):
+            state = train_loop(run.context, checkpoint, progress=progress)
+        _finish(run, state, progress)
+
+
+@contextmanager
+def _recorded(run: Run) -> Iterator[None]:
+    """Record how a run ends: stopped by a signal, or failed."""
+    try:
+        yield
+    except Stopped as stop:
+        run.update_record(status="stopped", stopped=now(), signal=signal.Signals(stop.number).name)
+    except BaseException as error:
+        try:
+            run.update_record(status="failed")
+        except (OSError, TorchcapsError) as second:
+            # A full disk, say: the first error is the one to report.
+            error.add_note(f"run.json could not be updated ({second})")
+        raise
+
+
+def _finish(run: Run, state: RunState, progress: bool) -> None:
+    chosen = [name for name in ("epoch", "step", "val_accuracy", "val_loss") if name in state.best]
+    # Files written before the checkpoint may be damaged.
+    write_metrics(run.path, state.rows)
+    write_diagnostics(run.path, state.diagnostics)
+    save_weights(state.best["weights"], run.weights)
+    run.context.use_weights(state.best["weights"])
+    with testing_bar(progress) as report:
+        run.context.evaluate(report)
+    results: dict[str, Any] = {
+        **run.context.results(),
+        "best": {name: state.best[name] for name in chosen},
+        "final": {name: state.rows[-1][name] for name in chosen},
+    }
+    run.update_record(status="finished", finished=now(), seconds=round(state.seconds, 1), results=results)
+
+
+def _check_main_guard(recipe: Recipe) -> None:
+    # Each new process imports the script that started it, and would start the run again.
+    if recipe.trainer.devices > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError(
+            "trainer.devices: expected a call below `if __name__ == '__main__':` for more than one device, "
+            f"got a call while process {os.getpid()} imports the script"
+        )

@@ -1,0 +1,207 @@
+"""Hostile image files: external programs, pipes and devices, memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from raising import raises_about
+from torchcaps.data import load_shards, read_image
+from torchcaps.data.readers import image_files
+from torchcaps.data.readers.image_files import FORMATS, probe_image
+from torchcaps.data.readers.shard_files import INDEX
+from torchcaps.errors import DataError
+
+
+def encoded(kind: str) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(content, kind)
+    return content.getvalue()
+
+
+@pytest.fixture
+def ghostscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in `gs` on the PATH that leaves a file when it is started."""
+    mark, program = tmp_path / "started", tmp_path / "bin" / "gs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    # Pillow looks for Ghostscript once.
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    return mark
+
+
+def test_stand_in_works(ghostscript, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(encoded("EPS"))
+    with Image.open(tmp_path / "photo.jpg") as image, pytest.raises((OSError, ValueError)):
+        image.load()
+    assert ghostscript.exists()
+
+
+@pytest.mark.parametrize("read", [lambda path: read_image(path, (3, 4, 4)), probe_image])
+def test_eps_does_not_start_ghostscript(ghostscript, tmp_path, read):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded("EPS"))
+    with raises_about(DataError, path, "PNG"):
+        read(path)
+    assert not ghostscript.exists()
+
+
+def test_eps_in_a_shard(ghostscript, tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, content in (("0.cls", b"0"), ("0.png", encoded("EPS"))):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    entry = {"file": "a.tar", "count": 1, "bytes": (tmp_path / "a.tar").stat().st_size}
+    index = {"class_names": ["a"], "image_shape": [3, 4, 4], "splits": {"train": [entry]}}
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    with raises_about(DataError, tmp_path / "a.tar"):
+        load_shards("train", tmp_path).batch([0])
+    assert not ghostscript.exists()
+
+
+Image.init()
+# The plugins of BMP and JPEG also read their variants DIB and MPO.
+UNLISTED = sorted(set(Image.SAVE) & set(Image.OPEN) - {*FORMATS, "DIB", "MPO"})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", UNLISTED)
+def test_unlisted_formats(tmp_path, kind):
+    try:
+        content = encoded(kind)
+    except (OSError, ValueError, KeyError, AttributeError, SystemError) as error:
+        pytest.skip(f"Pillow does not write a colour image as {kind}: {error}")
+    path = tmp_path / "photo.png"
+    path.write_bytes(content)
+    with raises_about(DataError, path, "PNG"):
+        read_image(path, (3, 4, 4))
+
+
+@pytest.mark.parametrize("read", [lambda path: read_image(path, (1, 8, 8)), probe_image])
+def test_pipe(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe.png")
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        with raises_about(DataError, tmp_path / "pipe.png", "not a regular file") as caught:
+            read(tmp_path / "pipe.png")
+        errors.append(caught.value)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/"])
+def test_device_or_folder(path):
+    with raises_about(DataError, path):
+        read_image(path, (1, 8, 8))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_reduced_matches_whole(tmp_path, monkeypatch, kind, mode, orientation):
+    if kind == "JPEG" and mode in ("RGBA", "P"):
+        pytest.skip("JPEG has no such mode")
+    rows, columns = np.mgrid[:300, :420]
+    pixels = np.stack([rows * 255 // 300, columns * 255 // 420, 255 - rows * 255 // 300, rows * 255 // 300], -1)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image = Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+    path = tmp_path / f"image.{kind.lower()}"
+    image.save(path, kind, exif=exif)
+    shape = (3, 20, 28) if orientation == 1 else (3, 28, 20)
+    whole = read_image(path, shape)
+    monkeypatch.setattr(image_files, "_WHOLE_PIXELS", 1000)
+    monkeypatch.setattr(image_files, "_STRIP_PIXELS", 4200)
+    reduced = read_image(path, shape)
+    assert (whole.float() - reduced.float()).abs().max() <= 4
+    assert not torch.equal(whole, 255 - reduced)
+
+
+def test_sixteen_bits_reduced(tmp_path, monkeypatch):
+    values = np.linspace(0, 65535, 400 * 400).reshape(400, 400).astype(np.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png")
+    whole = read_image(tmp_path / "deep.png", (1, 10, 10))
+    monkeypatch.setattr(image_files, "_WHOLE_PIXELS", 1000)
+    assert (whole.float() - read_image(tmp_path / "deep.png", (1, 10, 10)).float()).abs().max() <= 2
+
+
+def test_limit_per_format(tmp_path, monkeypatch):
+    Image.fromarray(np.zeros((100, 100), np.uint8)).save(tmp_path / "image.webp")
+    monkeypatch.setattr(image_files, "MEMORY", 24 * 9_999)
+    with raises_about(DataError, "image.webp", "9,999 pixels in a WEBP", "got 10,000"):
+        read_image(tmp_path / "image.webp", (1, 8, 8))
+
+
+def test_budget_serialises_large_images(monkeypatch):
+    monkeypatch.setattr(image_files, "MEMORY", 100)
+    budget = image_files._Budget()
+    budget.acquire(60)
+    second = threading.Thread(target=budget.acquire, args=(60,))
+    second.start()
+    second.join(timeout=0.05)
+    assert second.is_alive()
+    budget.release(60)
+    second.join(timeout=20)
+    assert not second.is_alive()
+    budget.release(60)
+    # An image above the total is decoded alone.
+    budget.acquire(1000)
+    assert budget.used == 1000
+
+
+BOMBS = textwrap.dedent(
+    """
+    import os, re, sys
+    from pathlib import Path
+    from torchcaps.data import load_data
+    # As on a machine with many cores.
+    os.cpu_count = lambda: 64
+    try:
+        load_data("folder", "train+val", path=sys.argv[1], image_size=32, channels=3)
+    except Exception as error:
+        print(error, file=sys.stderr)
+    # The peak of this process alone; ru_maxrss has that of its parent, too.
+    print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
+    """
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "side", "mode"),
+    [("PNG", 8900, "RGBA"), ("WEBP", 4600, "RGBA"), ("JPEG", 8900, "RGB"), ("TIFF", 8900, "RGBA"), ("GIF", 6500, "P")],
+)
+def test_folder_of_bombs(tmp_path, kind, side, mode):
+    content = io.BytesIO()
+    options = {"JPEG": {"progressive": True, "subsampling": 0}, "TIFF": {"compression": "tiff_adobe_deflate"}}
+    Image.new(mode, (side, side)).save(content, kind, **options.get(kind, {}))
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for number in range(6):
+            (tmp_path / name / f"{number}.png").write_bytes(content.getvalue())
+    process = subprocess.run(
+        [sys.executable, "-c", BOMBS, str(tmp_path)], capture_output=True, text=True, timeout=600, check=True
+    )
+    megabytes = int(process.stdout)
+    print(kind, side, f"{len(content.getvalue()):,} bytes each", megabytes, "MB", process.stderr[-200:])
+    assert megabytes < 1000

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from raising import raises_about
+from torchcaps.errors import ConfigError
+from torchcaps.evaluation import PROTOCOLS, ProtocolResult, ProtocolRow, evaluate
+from torchcaps.experiments import METRICS, metrics
+
+from .entries import finished_run
+
+CNN = ("model.name=cnn_small", "model.options={}")
+
+
+def compute(name, run):
+    """Compute a metric and check the names and the order of its columns."""
+    found = METRICS[name].compute(run, lambda done, total: None)
+    assert [column for column in METRICS[name].columns if column in found] == list(found)
+    assert all(0 <= value <= 100 for value in found.values())
+    return found
+
+
+def test_accuracy_and_error(tmp_path):
+    run = finished_run(tmp_path, test_accuracy=0.9925)
+    assert compute("accuracy", run) == {"accuracy": pytest.approx(99.25)}
+    assert compute("error", run) == {"error": pytest.approx(0.75)}
+    assert compute("none", run) == {}
+
+
+def test_error_needs_a_classifier(tmp_path):
+    run = finished_run(tmp_path, recipe="transforming_digits", test_loss=0.1)
+    with raises_about(ConfigError, "run", "'transforming_autoencoder'"):
+        compute("error", run)
+
+
+def test_thirteen_crops(tmp_path):
+    run = finished_run(tmp_path, *CNN, "data.augment.crop=20", test_accuracy=0.5)
+    found = compute("crops", run)
+    assert found["error"] == 50
+    assert 0 < found["error, 13 crops"] < 100
+
+
+def test_crops_need_a_crop(tmp_path):
+    with raises_about(ConfigError, "run", "data.augment.crop"):
+        compute("crops", finished_run(tmp_path, test_accuracy=0.5))
+
+
+def test_overlap(tmp_path):
+    run = finished_run(tmp_path, *CNN, "data.options.source=digits", recipe="multimnist")
+    found = compute("overlap", run)
+    assert list(found) == list(METRICS["overlap"].columns)
+    assert found["both correct"] == pytest.approx(100 * evaluate(run.load_model(), run.load_data("test")).accuracy)
+
+
+def test_affine(tmp_path):
+    run = finished_run(tmp_path, *CNN, "data.options.source=digits", recipe="translated_mnist")
+    known, new = compute("affine", run)
+    assert known == "accuracy on translated_mnist"
+    assert new in ("accuracy on affnist", "accuracy on affine_mnist")
+
+
+def test_viewpoints(tmp_path, monkeypatch):
+    rows = (ProtocolRow("familiar azimuth", 10, (0.9,)), ProtocolRow("novel azimuth", 20, (0.75,)))
+    findings = ProtocolResult("viewpoints", "?", "smallnorb", "here", ("accuracy",), rows)
+    monkeypatch.setitem(PROTOCOLS._items, "viewpoints", lambda run, progress: findings)
+    assert compute("viewpoints", finished_run(tmp_path)) == {
+        "familiar error": pytest.approx(10),
+        "novel error": pytest.approx(25),
+    }
+
+
+def test_pairs(tmp_path):
+    run = finished_run(tmp_path, "model.name=cnn_avgpool", "model.options={}", test_accuracy=0.25)
+    found = compute("pairs", run)
+    assert found["accuracy on single digits"] == 25
+    assert 0 <= found["both correct"] <= 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "recipe", "words"),
+    [
+        (CNN, "digits", "got 'cnn_small' on 'digits'"),
+        (
+            ("model.name=cnn_avgpool", "model.options={}", "data.options.source=digits"),
+            "multimnist",
+            "got 'cnn_avgpool' on 'multimnist'",
+        ),
+    ],
+)
+def test_pairs_need_any_size_and_single_digits(tmp_path, changes, recipe, words):
+    run = finished_run(tmp_path, *changes, recipe=recipe, test_accuracy=0.5)
+    with raises_about(ConfigError, "run", words):
+        compute("pairs", run)
+
+
+def test_attacks(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "ATTACKED_IMAGES", 20)
+    run = finished_run(tmp_path, *CNN)
+    found = compute("attacks", run)
+    assert list(found) == list(METRICS["attacks"].columns)
+    few = run.load_data("test").subset(range(20))
+    assert found["accuracy, no attack"] == pytest.approx(100 * evaluate(run.load_model(), few).accuracy)
+    assert found["accuracy, BIM 0.2"] <= found["accuracy, no attack"]

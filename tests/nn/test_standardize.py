@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from torchcaps.errors import ConfigError
+from torchcaps.nn import InstanceStandardize
+
+
+def test_each_image_has_mean_zero_and_deviation_one():
+    images = InstanceStandardize()(torch.rand(3, 2, 8, 8) * torch.tensor([0.5, 1.0, 5.0]).view(3, 1, 1, 1) + 3)
+    torch.testing.assert_close(images.mean(dim=(1, 2, 3)), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(images.std(dim=(1, 2, 3), correction=0), torch.ones(3))
+
+
+def test_an_even_image_becomes_zero_with_finite_gradients():
+    images = torch.full((1, 1, 4, 4), 0.5, requires_grad=True)
+    InstanceStandardize()(images).square().sum().backward()
+    assert images.grad is not None
+    assert bool(images.grad.isfinite().all())
+
+
+def test_in_training_each_image_gets_light_of_its_own():
+    light = InstanceStandardize(brightness=0.5, contrast=0.25)
+    images = light(torch.rand(64, 2, 8, 8))
+    means, deviations = images.mean(dim=(1, 2, 3)), images.std(dim=(1, 2, 3), correction=0)  # [64]
+    assert bool((means.abs() <= 0.5 + 1e-5).all())
+    assert bool(((deviations - 1).abs() <= 0.25 + 1e-5).all())
+    assert means.std() > 0.2
+    assert deviations.std() > 0.1
+    torch.testing.assert_close(light.eval()(images), InstanceStandardize()(images))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"brightness": -0.1}, "brightness: expected a number of at least 0, got -0.1"),
+        ({"contrast": 1.5}, "contrast: expected a number from 0 to 1, got 1.5"),
+    ],
+)
+def test_light_has_bounds(options, words):
+    with pytest.raises(ConfigError, match=words):
+        InstanceStandardize(**options)

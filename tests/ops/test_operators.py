@@ -1,0 +1,225 @@
+"""The custom operators of all kernels: derivatives, memory, and what direct calls must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from raising import raises_about
+from torchcaps.errors import ConfigError, ShapeError, TorchcapsError
+from torchcaps.nn import CapsLinear
+from torchcaps.ops import _native
+from torchcaps.types import Capsules
+
+missing = _native.missing_reason()
+pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+
+class Operator(NamedTuple):
+    """An operator with valid arguments: tensors by name, then numbers."""
+
+    name: str
+    tensors: dict[str, Tensor | None]
+    numbers: tuple[Any, ...] = ()
+    without_gradient: tuple[str, ...] = ()
+
+    @property
+    def op(self) -> Any:
+        return getattr(torch.ops.torchcaps, self.name).default
+
+    def run(self, **changes: Any) -> list[Tensor]:
+        out = self.op(*{**self.tensors, **changes}.values(), *self.numbers)
+        return [out] if isinstance(out, Tensor) else list(out)
+
+    def gradients(self, change: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> list[Tensor]:
+        """Results and gradients with every input replaced by `change` of it."""
+        leaves = {
+            name: None if tensor is None else change(tensor).requires_grad_(name not in self.without_gradient)
+            for name, tensor in self.tensors.items()
+        }
+        out = self.run(**leaves)
+        given = [leaf for leaf in leaves.values() if leaf is not None and leaf.requires_grad]
+        torch.manual_seed(1)
+        weights = [torch.randn_like(tensor) for tensor in out]
+        grads = torch.autograd.grad(out, given, weights)
+        return [tensor.detach() for tensor in [*out, *grads]]
+
+
+def make_operators() -> dict[str, Operator]:
+    torch.manual_seed(0)
+    poses, weight = torch.randn(3, 9, 4), 0.5 * torch.randn(9, 3, 4, 6)
+    grid = {
+        "poses": torch.randn(2, 3, 4, 2, 16),
+        "activations": torch.rand(2, 3, 4, 2),
+        "weight": torch.randn(8, 5, 4, 4),
+        "betas": torch.randn(2, 5),
+    }
+    window = ([2, 2, 1, 0, 0], [0.1, 1e-8, 0.0, 0.01, 0.02, 1.0, 1.0])
+    options = ([2, 2, 1, 2, 1], [0.1, 1e-8, 0.1, 0.01, 0.02, 0.25, 0.5])
+    logits = {"logits": torch.randn(9, 3, 3), "activations": torch.rand(9, 3)}
+    return {
+        "dynamic": Operator(
+            "dynamic_routing", {"poses": poses, "weight": weight, "bias": torch.randn(3, 6)}, (3, False, False, 0)
+        ),
+        "dynamic without bias": Operator(
+            "dynamic_routing", {"poses": poses, "weight": weight[0], "bias": None}, (2, True, True, 1)
+        ),
+        "agree": Operator(
+            "agree", {"poses": poses, "weight": weight, "key": torch.randn(3, 3, 6), "prior": torch.randn(9, 3)}
+        ),
+        "agree without key": Operator("agree", {"poses": poses, "weight": weight, "key": None, "prior": None}),
+        "self_routing": Operator("self_routing", {**logits, "poses": poses, "weight": weight}),
+        "em": Operator("em_routing", {**grid, "offsets": torch.randn(4, 2)}, window, ("offsets",)),
+        "em without offsets": Operator("em_routing", {**grid, "offsets": None}, window),
+        "em with background": Operator("em_routing", {**grid, "betas": torch.randn(3, 5), "offsets": None}, options),
+    }
+
+
+OPERATORS = make_operators()
+every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+every_tensor = pytest.mark.parametrize(
+    ("operator", "argument"),
+    [
+        pytest.param(operator, argument, id=f"{name}-{argument}")
+        for name, operator in OPERATORS.items()
+        for argument, tensor in operator.tensors.items()
+        if tensor is not None
+    ],
+)
+
+
+def off_by_one_value(tensor: Tensor) -> Tensor:
+    """A copy whose address is aligned to one value only."""
+    storage = tensor.new_empty(tensor.numel() + 1)
+    storage[1:] = tensor.flatten()
+    return storage[1:].view(tensor.shape)
+
+
+def reversed_strides(tensor: Tensor) -> Tensor:
+    """A copy with the strides of the transposed tensor."""
+    axes = list(range(tensor.dim()))[::-1]
+    return tensor.permute(axes).contiguous().permute(axes)
+
+
+@every_operator
+def test_opcheck(operator: Operator) -> None:
+    leaves = [
+        None if tensor is None else tensor.clone().requires_grad_(name not in operator.without_gradient)
+        for name, tensor in operator.tensors.items()
+    ]
+    utils = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(operator.op, (*leaves, *operator.numbers), test_utils=utils)
+
+
+@every_operator
+@pytest.mark.parametrize("change", [off_by_one_value, reversed_strides])
+def test_layout_of_inputs_changes_no_bit(operator: Operator, change: Callable[[Tensor], Tensor]) -> None:
+    for expected, got in zip(operator.gradients(), operator.gradients(change), strict=True):
+        assert torch.equal(expected, got)
+
+
+@every_operator
+def test_every_output_is_written(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = operator.gradients()
+    assert all(tensor.isfinite().all() for tensor in expected)
+    monkeypatch.setattr(_native, "_allocate", lambda like, shape: like.new_full(tuple(shape), float("nan")))
+    for before, got in zip(expected, operator.gradients(), strict=True):
+        # The last parents of the saved EM state are padding, which no result depends on.
+        assert torch.equal(before, got) or (operator.name == "em_routing" and before.dim() == 5)
+
+
+@every_operator
+def test_saved_tensors_may_be_misaligned(operator: Operator) -> None:
+    expected = operator.gradients()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, off_by_one_value):
+        got = operator.gradients()
+    assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+@every_operator
+def test_gradient_of_a_gradient_is_refused(operator: Operator) -> None:
+    poses = operator.tensors["poses"]
+    assert poses is not None
+    leaf = poses.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(operator.run(poses=leaf)[0].sum(), leaf, create_graph=True)
+    with raises_about(ConfigError, "backend", "reference"):
+        grad.sum().backward()
+
+
+@every_tensor
+def test_wrong_shapes_are_refused(operator: Operator, argument: str) -> None:
+    tensor = operator.tensors[argument]
+    assert tensor is not None
+    # The last axis of a weight is the size of the parents, which only the other tensors fix.
+    shorter = tensor[..., :-1, :] if argument == "weight" else tensor[..., :-1]
+    for wrong in (shorter, tensor.flatten()[:1], tensor.unsqueeze(0)):
+        with pytest.raises(ShapeError):
+            operator.run(**{argument: wrong})
+
+
+@every_tensor
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.float8_e4m3fn, torch.float64, torch.bfloat16])
+def test_other_types_are_refused(operator: Operator, argument: str, dtype: torch.dtype) -> None:
+    tensor = operator.tensors[argument]
+    assert tensor is not None
+    with pytest.raises(TorchcapsError, match=str(dtype)):
+        operator.run(**{argument: tensor.to(dtype)})
+
+
+@every_tensor
+def test_meta_tensors_beside_others_are_refused(operator: Operator, argument: str) -> None:
+    tensor = operator.tensors[argument]
+    assert tensor is not None
+    with raises_about(ConfigError, "meta", "cpu"):
+        operator.run(**{argument: tensor.to("meta")})
+
+
+def test_meta_layer_with_cpu_input_is_refused() -> None:
+    layer = CapsLinear(5, 3, 4, 6, backend="cpu").to("meta")
+    with raises_about(ConfigError, "weight", "meta"):
+        layer(Capsules(torch.randn(2, 5, 4), torch.rand(2, 5)))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ([2, 2, 0, 0, 0], [0.1, 1e-8, 0.0, 0.1, 1.0]),
+        ([4, 2, 1, 0, 0], [0.1, 1e-8, 0.0, 0.1, 1.0]),
+        ([2, 2, 1, 3, 0], [0.1, 1e-8, 0.0, 0.1, 1.0]),
+        ([2, 2, 1, 0, 2], [0.1, 1e-8, 0.0, 0.1, 1.0]),
+        ([2, 2, 1, 0, 0], [0.1, 1e-8, 0.0, 0.1]),
+        ([2, 2, 1, 0, 0], [0.1, 1e-8, 0.0]),
+    ],
+)
+def test_em_window_and_constants_are_checked(numbers: tuple[Any, ...]) -> None:
+    operator = OPERATORS["em"]
+    with pytest.raises(TorchcapsError):
+        operator.op(*operator.tensors.values(), *numbers)
+
+
+def test_seven_betas_for_seven_thousand_parents() -> None:
+    tensors = {**OPERATORS["em"].tensors, "weight": torch.zeros(8, 7000, 4, 4), "betas": torch.zeros(2, 7)}
+    with raises_about(ShapeError, "betas", (2, 7)):
+        OPERATORS["em"].run(**tensors)
+
+
+@pytest.mark.parametrize("numbers", [(0, False, False, 0), (3, False, False, 3), (3, False, False, -1)])
+def test_dynamic_numbers_are_checked(numbers: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError):
+        torch.ops.torchcaps.dynamic_routing(*OPERATORS["dynamic"].tensors.values(), *numbers)
+
+
+def test_backward_checks_gradients_and_saved_outputs() -> None:
+    poses, weight, bias = OPERATORS["dynamic"].tensors.values()
+    presquash, grad = torch.randn(3, 3, 3, 6), torch.randn(3, 3, 6)
+    call = torch.ops.torchcaps.dynamic_routing_backward
+    numbers, needed = (3, False, False, 0), [True] * 3
+    assert len(call([poses, weight, bias], [True] * 3, [presquash], [grad, presquash], *numbers, needed)) == 3
+    with raises_about(ShapeError, "saved"):
+        call([poses, weight, bias], [True] * 3, [presquash[:1]], [grad, presquash], *numbers, needed)
+    with raises_about(ShapeError, "grads"):
+        call([poses, weight, bias], [True] * 3, [presquash], [grad[:1], presquash], *numbers, needed)

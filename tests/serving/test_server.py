@@ -1,0 +1,156 @@
+"""Slow clients, many connections, logs and shutdown, with a real server on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, Router
+
+from torchcaps.serving import GracefulServer, RequestLimits, SecurityMiddleware, ServerLimits, listen, make_server, run
+from torchcaps.serving.server import LogLimiter
+
+
+async def echo(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{len(await request.body())} bytes")
+
+
+async def slow(request: Request) -> PlainTextResponse:
+    await asyncio.sleep(0.5)
+    return PlainTextResponse("slow")
+
+
+@contextlib.contextmanager
+def serving(limits: ServerLimits | None = None, **request_limits: float) -> Iterator[tuple[GracefulServer, int]]:
+    """A running server and its port."""
+    routes = [Route("/", echo, methods=["GET", "POST"]), Route("/slow", slow)]
+    app = SecurityMiddleware(Router(routes), limits=RequestLimits(**request_limits))  # pyright: ignore[reportArgumentType]
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        server = make_server(app, limits)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield server, port
+        server.should_exit = True
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+def connect(port: int, data: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    connection.sendall(data)
+    return connection
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the server closes the connection."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            data += part
+    connection.close()
+    return data
+
+
+def get(port: int, path: str = "/") -> httpx.Response:
+    return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=30)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.1\r\nHost: local"])
+def test_incomplete_headers_time_out(data: bytes) -> None:
+    with serving(ServerLimits(header_seconds=0.3)) as (_, port):
+        slow_clients = [connect(port, data) for _ in range(20)]
+        assert get(port).status_code == 200
+        assert [read_all(client) for client in slow_clients] == [b""] * 20
+
+
+def test_incomplete_headers_time_out_on_a_used_connection() -> None:
+    with serving(ServerLimits(header_seconds=0.5)) as (_, port):
+        client = connect(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        client.sendall(b"GET / HTTP/1.1\r\nHo")
+        assert b"HTTP" not in read_all(client)
+
+
+def test_slow_body_times_out() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    with serving(body_seconds=0.3) as (_, port):
+        slow_clients = [connect(port, head) for _ in range(20)]
+        assert get(port).status_code == 200
+        answers = [read_all(client) for client in slow_clients]
+        assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers)
+        assert all(b"within 0.3 seconds" in answer for answer in answers)
+
+
+def test_response_may_take_longer_than_the_body() -> None:
+    with serving(body_seconds=0.1) as (_, port):
+        assert get(port, "/slow").text == "slow"
+
+
+@pytest.mark.parametrize("limits", [ServerLimits(connections=5), ServerLimits(per_address=5)])
+def test_connection_limit(limits: ServerLimits) -> None:
+    with serving(limits) as (server, port):
+        held = [connect(port) for _ in range(5)]
+        while len(server.server_state.connections) < 5:
+            time.sleep(0.01)
+        assert read_all(connect(port)) == b""
+        for client in held:
+            client.close()
+        while server.server_state.connections:
+            time.sleep(0.01)
+        assert get(port).status_code == 200
+
+
+def test_requests_of_one_address_are_limited() -> None:
+    with serving(waiting_per_address=2) as (_, port):
+        request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        answers = [read_all(client) for client in [connect(port, request) for _ in range(6)]]
+        assert sum(answer.startswith(b"HTTP/1.1 200") for answer in answers) == 2
+        assert sum(answer.startswith(b"HTTP/1.1 503") for answer in answers) == 4
+
+
+def test_shutdown_answers_waiting_connections() -> None:
+    request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving() as (server, port):
+        server.should_exit = True
+        clients = [connect(port, request) for _ in range(40)]
+        answers = [read_all(client) for client in clients]
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+
+
+def test_log_lines_are_limited() -> None:
+    now = [0.0]
+    limiter = LogLimiter(3, clock=lambda: now[0])
+    records = [logging.LogRecord("asyncio", logging.ERROR, "", 0, "accept failed", (), None) for _ in range(12)]
+    assert [limiter.filter(record) for record in records[:10]] == [True] * 3 + [False] * 7
+    now[0] = 61
+    assert limiter.filter(records[10])
+    assert records[10].getMessage() == "(7 lines dropped) accept failed"
+
+
+def test_run_limits_the_logs_and_restores_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters: list[int] = []
+    logger = logging.getLogger("asyncio")
+    before = list(logger.filters)
+    monkeypatch.setattr(GracefulServer, "run", lambda self, sockets: filters.append(len(logger.filters)))
+    with listen("127.0.0.1", 0) as listener:
+        run(Router([]), listener)
+    assert filters == [len(before) + 1]
+    assert logger.filters == before
+
+
+def test_keep_alive_is_longer_than_that_of_clients() -> None:
+    # Chromium keeps an idle connection for 300 seconds.
+    assert make_server(Router([])).config.timeout_keep_alive > 300

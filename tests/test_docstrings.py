@@ -1,0 +1,149 @@
+"""Docstrings of the public API: every name in `__all__` of every public package."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+import torchcaps
+
+# What is still missing, as `package.name: problem` lines. The list only shrinks.
+GAPS = Path(__file__).with_name("docstring_gaps.txt")
+TENSORS = re.compile(r"\b(Tensor|Capsules|Routed|Trace)\b")
+SECTION = re.compile(r"^(Args|Shape|Returns|Yields|Raises|Attributes|Example|Examples):$", re.MULTILINE)
+
+
+def public_packages() -> list[str]:
+    """Return the packages that export names."""
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(torchcaps.__path__, "torchcaps.")
+        if module.ispkg and not any(part.startswith("_") for part in module.name.split("."))
+    ]
+    # A folder without `__all__` is internal; `torchcaps.ops` and `torchcaps.nn` export what is public in theirs.
+    return [name for name in names if name.count(".") == 1 and hasattr(importlib.import_module(name), "__all__")]
+
+
+def exported(package: str) -> Iterator[tuple[str, Any]]:
+    """Classes and functions in `__all__`; constants and registries have no docstring of their own."""
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        item = getattr(module, name)
+        if (inspect.isclass(item) or inspect.isfunction(item)) and not _is_alias(item):
+            yield name, item
+
+
+def _is_alias(item: Any) -> bool:
+    return not getattr(item, "__module__", "").startswith("torchcaps")
+
+
+def parameters(item: Any) -> list[inspect.Parameter]:
+    if getattr(item, "_is_protocol", False) or getattr(item, "__init__", None) is nn.Module.__init__:
+        return []
+    try:
+        found = inspect.signature(item).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each for each in found if each.name not in ("self", "cls")]
+
+
+def is_record(item: Any) -> bool:
+    """Whether it is a dataclass, named tuple or protocol: functions return it, and Args describes its fields."""
+    if not inspect.isclass(item) or issubclass(item, nn.Module):
+        return False
+    return dataclasses.is_dataclass(item) or hasattr(item, "_fields") or getattr(item, "_is_protocol", False)
+
+
+def handles_tensors(item: Any) -> bool:
+    """Whether tensors are arguments or results; for a module, those of `forward`."""
+    if inspect.isclass(item):
+        return issubclass(item, nn.Module) and item.forward is not nn.Module.forward
+    return bool(TENSORS.search(str(inspect.signature(item))))
+
+
+def problems(item: Any) -> list[str]:
+    """Return what the docstring of a class or function lacks."""
+    text = inspect.cleandoc(item.__doc__ or "")
+    if not text:
+        return ["has no docstring"]
+    found = []
+    summary = text.partition("\n\n")[0].partition("\n")[0]
+    if not summary.endswith((".", "?", ":")) or SECTION.match(summary):
+        found.append("the first line is not a sentence")
+    sections = set(SECTION.findall(text))
+    is_error = inspect.isclass(item) and issubclass(item, Exception)
+    if parameters(item) and not is_error and not sections & {"Args", "Attributes"}:
+        found.append("no Args")
+    if inspect.isfunction(item):
+        result = inspect.signature(item).return_annotation
+        if result not in (None, "None", inspect.Signature.empty) and not sections & {"Returns", "Yields"}:
+            found.append("no Returns")
+    if ">>>" not in text and not is_error and not is_record(item):
+        found.append("no example")
+    if handles_tensors(item) and "Shape" not in sections:
+        found.append("no Shape")
+    return found
+
+
+def gaps(package: str) -> set[str]:
+    return {f"{package}.{name}: {problem}" for name, item in exported(package) for problem in problems(item)}
+
+
+def known_gaps() -> list[str]:
+    return GAPS.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("package", public_packages())
+def test_docstrings_are_complete(package: str) -> None:
+    assert sorted(gaps(package) - set(known_gaps())) == []
+
+
+def test_the_list_of_gaps_is_sorted_and_current() -> None:
+    every = {gap for package in public_packages() for gap in gaps(package)}
+    assert known_gaps() == sorted(set(known_gaps()))
+    assert sorted(set(known_gaps()) - every) == [], "no longer missing: remove these lines"
+
+
+def test_a_bad_docstring_is_noticed() -> None:
+    def bare(values: int) -> int:
+        """Double a number."""
+        return 2 * values
+
+    def good(values: int) -> int:
+        """Double a number.
+
+        Args:
+            values: A number.
+
+        Returns:
+            Twice the number.
+
+        Example:
+            >>> 2 * 2
+            4
+        """
+        return 2 * values
+
+    class Layer(nn.Module):
+        """Double a tensor.
+
+        Example:
+            >>> 2 * 2
+            4
+        """
+
+        def forward(self, values: Any) -> Any:
+            return 2 * values
+
+    assert problems(bare) == ["no Args", "no Returns", "no example"]
+    assert problems(good) == []
+    assert "no Shape" in problems(Layer)

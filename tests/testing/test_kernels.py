@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from torchcaps.testing import assert_matches_reference
+
+X = torch.randn(50, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_exact_kernel_passes(dtype: torch.dtype) -> None:
+    def expanded(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * x + 2 * x * y + y * y
+
+    assert_matches_reference(lambda x, y: (x + y) ** 2, expanded, [X, X.flip(0)], dtype=dtype)
+
+
+def test_input_may_be_none() -> None:
+    assert_matches_reference(lambda x, y: x * 2, lambda x, y: x + x, [X, None])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (lambda x: x * 1.0001, "result: expected an error of at most"),
+        (lambda x: x * float("nan"), "result: expected an error of at most .*, got nan"),
+        (lambda x: x.detach() * 2 - x, "gradient of input 0: expected an error of at most"),
+        (lambda x: x[:-1], r"result: expected \(50,\), got \(49,\)"),
+    ],
+)
+def test_wrong_kernel_fails(kernel, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        assert_matches_reference(kernel, lambda x: x + 0, [X])
+
+
+def test_one_wrong_element_of_many_fails_by_the_maximum() -> None:
+    values = torch.ones(4_000_000, dtype=torch.float64)
+    # One error of sixteen roundings is far below the root mean square that is allowed.
+    wrong = torch.zeros(4_000_000)
+    wrong[7] = 16 * torch.finfo(torch.float32).eps
+    with pytest.raises(AssertionError, match=r"result: .*\(maximum\)"):
+        assert_matches_reference(lambda x: x + wrong.to(x.dtype), lambda x: x + 0, [values])

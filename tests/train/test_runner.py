@@ -1,0 +1,530 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.multiprocessing.spawn import ProcessRaisedException
+
+from raising import raises_about
+from torchcaps.data import DATASETS, load_data, register_data
+from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
+from torchcaps.train import Run, fit, load_recipe, resume
+from torchcaps.train._callback import RunCallback
+from torchcaps.train._loop import make_trainer
+from torchcaps.train.module import TrainModule
+
+# Dropout, so that the generators are part of what has to come back.
+CNN = ["model.name=cnn_small", "model.options={dropout = 0.5}"]
+STEPS = 9
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, hook: str, step: int) -> None:
+    """Break off at a step as a kill does: before anything of that moment is written."""
+    whole = getattr(RunCallback, hook)
+
+    def broken(self, trainer, *args):
+        if trainer.global_step == step:
+            raise Killed
+        whole(self, trainer, *args)
+
+    monkeypatch.setattr(RunCallback, hook, broken)
+
+
+def same_rows(run: Run, other: Run) -> bool:
+    first, second = run.metrics(), other.metrics()
+    del first["seconds"], second["seconds"]
+    return first == second and run.diagnostics() == other.diagnostics()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, pictures):
+    small = ["data.batch_size=16", "trainer.epochs=3", "trainer.checkpoint_every=2", "optim.warmup=2"]
+    recipe = load_recipe("folder", [f"data.options.path={pictures}", "trainer.accelerator=cpu", *small, *CNN])
+    return fit(recipe, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_a_run_folder_is_complete(whole):
+    names = {file.name for file in whole.path.iterdir()} - {".lock"}
+    tables = {"metrics.csv", "diagnostics.csv", "evaluation.json"}
+    tensors = {"weights.safetensors", "predictions.safetensors"}
+    assert names == {"recipe.toml", "run.json", *tables, *tensors, "checkpoints", "figures"}
+    record = whole.record
+    assert record["status"] == "finished"
+    assert record["images"] == {"train": 48, "val": 6, "test": 6}
+    assert record["seconds"] > 0
+    assert set(record["results"]) == {"test_accuracy", "test_errors", "test_images", "best", "final"}
+    assert record["results"]["final"]["epoch"] == 3
+    metrics = whole.metrics()
+    assert metrics["epoch"] == [1, 2, 3]
+    assert metrics["step"] == [3, 6, 9]
+    assert whole.load_model().training is False
+
+
+def test_it_learns(recipe, tmp_path):
+    run = fit(recipe("trainer.epochs=12"), tmp_path / "run")
+    metrics = run.metrics()
+    assert metrics["train_loss"][-1] < 0.5 * metrics["train_loss"][0]
+    assert run.results["test_accuracy"] > 0.6
+
+
+def test_the_best_epoch_is_chosen_on_validation(recipe, tmp_path):
+    run = fit(recipe("trainer.epochs=6"), tmp_path / "run")
+    metrics = run.metrics()
+    order = sorted(zip(metrics["val_accuracy"], [-loss for loss in metrics["val_loss"]], metrics["epoch"], strict=True))
+    assert run.results["best"]["epoch"] == order[-1][2]
+
+
+@pytest.fixture
+def all_train(recipe):
+    """The recipe with all images for training: none is held out for validation."""
+    if "bars" not in DATASETS:
+        load = partial(load_data, "folder", **recipe().data.options)
+        register_data("bars", load("train"), load("test"), val=load("val").subset([]))
+    return lambda *changes: recipe("data.name=bars", "data.options={}", *changes)
+
+
+def test_without_validation_the_last_epoch_is_kept(all_train, tmp_path, capsys):
+    run = fit(all_train("trainer.epochs=2"), tmp_path / "run", progress=True)
+    assert run.record["images"]["val"] == 0
+    assert not any(name.startswith("val") for name in run.metrics())
+    assert run.results["best"] == run.results["final"] == {"epoch": 2, "step": 6}
+    assert {"epoch 1/2", "epoch 2/2"} == {line.split("  ")[0] for line in capsys.readouterr().err.splitlines()}
+    state = torch.load(run.checkpoints / "epoch-0002-step-00000006.ckpt", weights_only=True)["state_dict"]
+    kept = load_file(run.weights)
+    assert all(torch.equal(kept[name], state[f"model.{name}"]) for name in kept)
+    assert run.diagnostics()["epoch"][-1] == 2
+
+
+def test_without_validation_a_killed_run_ends_the_same(all_train, tmp_path, monkeypatch):
+    unbroken = fit(all_train(), tmp_path / "unbroken")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 5)
+        with pytest.raises(Killed):
+            fit(all_train(), tmp_path / "killed")
+    run = resume(tmp_path / "killed")
+    assert same_rows(run, unbroken)
+    assert run.weights.read_bytes() == unbroken.weights.read_bytes()
+
+
+def test_there_is_no_stopping_at_an_accuracy_that_is_not_measured(all_train, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"^trainer\.target_accuracy: expected a validation split with images, got none"
+    ):
+        fit(all_train("trainer.target_accuracy=0.9"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_same_seed_same_weights(recipe, tmp_path, whole):
+    again = fit(recipe(*CNN), tmp_path / "again")
+    other = fit(recipe(*CNN, "seed=1"), tmp_path / "other")
+    assert again.weights.read_bytes() == whole.weights.read_bytes()
+    assert other.weights.read_bytes() != whole.weights.read_bytes()
+    assert same_rows(again, whole)
+
+
+def test_the_callers_random_numbers_are_left_alone(recipe, tmp_path):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    fit(recipe("trainer.epochs=1"), tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("hook", "step"),
+    [("on_train_batch_end", step) for step in range(1, STEPS + 1)]
+    + [("on_train_epoch_end", 3), ("on_train_epoch_end", 6), ("on_train_epoch_end", 9), ("on_train_end", 9)],
+)
+def test_killed_at_any_step_it_ends_the_same(recipe, tmp_path, whole, monkeypatch, hook, step):
+    with monkeypatch.context() as patch:
+        kill_at(patch, hook, step)
+        with pytest.raises(Killed):
+            fit(recipe(*CNN), tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+    run = resume(tmp_path / "run")
+    assert run.status == "finished"
+    assert len(run.record["resumed"]) == 1
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    assert same_rows(run, whole)
+    assert run.results == whole.results
+
+
+def test_killed_again_and_again(recipe, tmp_path, whole, monkeypatch):
+    for step in range(1, STEPS + 1):
+        with monkeypatch.context() as patch:
+            kill_at(patch, "on_train_batch_end", step)
+            with pytest.raises(Killed):
+                resume(tmp_path / "run") if step > 1 else fit(recipe(*CNN), tmp_path / "run")
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_one_batch_per_epoch(recipe, tmp_path, monkeypatch):
+    alone = [*CNN, "data.batch_size=100"]
+    whole = fit(recipe(*alone), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 2)
+        with pytest.raises(Killed):
+            fit(recipe(*alone), tmp_path / "run")
+    with pytest.warns(UserWarning, match="no checkpoint"):
+        run = resume(tmp_path / "run")
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+KILL = """
+import os, signal, sys, torch
+from pathlib import Path
+from torchcaps.train import parse_recipe, fit
+from torchcaps.train._loop import make_trainer
+from torchcaps.train._callback import RunCallback
+from torchcaps.train.module import TrainModule
+
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def half(obj, file, save=torch.save):
+    save(obj, file)
+    if "00000004" in os.readlink(f"/proc/self/fd/{file.fileno()}"):
+        file.flush()
+        os.ftruncate(file.fileno(), 5000)
+        die()
+
+if sys.argv[1] == "writing":
+    torch.save = half
+else:
+    after = RunCallback.on_train_batch_end
+    RunCallback.on_train_batch_end = lambda self, trainer, *args: (
+        die() if trainer.global_step == 5 else after(self, trainer, *args)
+    )
+fit(parse_recipe(Path(sys.argv[2]).read_text()), sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("moment", ["writing", "training"])
+def test_sigkill(recipe, tmp_path, moment):
+    (tmp_path / "recipe.toml").write_text(recipe().to_toml())
+    whole = fit(recipe(), tmp_path / "whole")
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    strict = ["-W", "error", "-W", "ignore:routing runs without its CPU kernel:UserWarning"]
+    command = [sys.executable, *strict, "-c", KILL, moment, tmp_path / "recipe.toml", tmp_path / "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.stderr == ""
+    run = Run.open(tmp_path / "run")
+    assert run.status == "running"
+    found = sorted(file.name for file in run.checkpoints.iterdir())
+    if moment == "writing":
+        part = found.pop(0)
+        assert part.startswith(".epoch-0002-step-00000004.ckpt.")
+    assert found == ["epoch-0001-step-00000002.ckpt", "epoch-0002-step-00000004.ckpt"][: len(found)]
+    assert resume(run.path).weights.read_bytes() == whole.weights.read_bytes()
+    assert not [file for file in run.path.rglob("*") if file.name.endswith(".part")]
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, times: int = 1) -> None:
+    whole = RunCallback.on_train_batch_end
+
+    def interrupted(self, trainer, *args):
+        if trainer.global_step == step:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+        whole(self, trainer, *args)
+
+    monkeypatch.setattr(RunCallback, "on_train_batch_end", interrupted)
+
+
+@pytest.mark.parametrize(("step", "saved"), [(1, 1), (3, 4), (5, 5)])
+def test_ctrl_c_saves_and_stops(recipe, tmp_path, whole, monkeypatch, step, saved):
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        run = fit(recipe(*CNN), tmp_path / "run")
+    assert run.status == "stopped"
+    assert max(run.checkpoints.iterdir()).name.endswith(f"step-{saved:08d}.ckpt")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_ctrl_c_with_one_batch_per_epoch(recipe, tmp_path, monkeypatch):
+    interrupt_at(monkeypatch, 2)
+    assert fit(recipe(*CNN, "data.batch_size=100"), tmp_path / "run").status == "stopped"
+
+
+def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, whole, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 3, times=2)
+        assert fit(recipe(*CNN), tmp_path / "run").status == "stopped"
+    assert max((tmp_path / "run" / "checkpoints").iterdir()).name == "epoch-0001-step-00000002.ckpt"
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    before = {file: file.read_bytes() for file in whole.path.rglob("*") if file.is_file()}
+    assert resume(whole.path).status == "finished"
+    assert before == {file: file.read_bytes() for file in whole.path.rglob("*") if file.is_file()}
+
+
+def test_a_damaged_checkpoint_is_stepped_over(recipe, tmp_path, whole, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 7)
+        with pytest.raises(Killed):
+            fit(recipe(*CNN), tmp_path / "run")
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="using the one before"):
+        run = resume(tmp_path / "run")
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_two_processes_follow_one(recipe, tmp_path):
+    one, two = (fit(recipe(f"trainer.devices={count}", "trainer.epochs=4"), tmp_path / str(count)) for count in (1, 2))
+    # The sums are the same, added in another order: single precision, grown over 12 steps.
+    for name in ("train_loss", "val_loss", "lr"):
+        assert two.metrics()[name] == pytest.approx(one.metrics()[name], rel=1e-3)
+    assert two.metrics()["step"] == one.metrics()["step"]
+    assert two.results["test_images"] == 6
+
+
+@pytest.mark.slow
+def test_two_processes_resume(recipe, tmp_path):
+    pair = recipe("trainer.devices=2", "model.name=cnn_small", "model.options={dropout = 0.5}")
+    whole = fit(pair, tmp_path / "whole")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from torchcaps.train import parse_recipe, fit\n"
+        "if __name__ == '__main__':\n"
+        "    fit(parse_recipe(Path(sys.argv[1]).read_text()), sys.argv[2])\n"
+    )
+    (tmp_path / "recipe.toml").write_text(pair.to_toml())
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, script, tmp_path / "recipe.toml", tmp_path / "run"]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    while process.poll() is None and not list(checkpoints.glob("*4.ckpt")):
+        pass
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert resume(tmp_path / "run").weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_several_processes_need_a_main_guard(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with raises_about(ConfigError, "trainer.devices", "if __name__ == '__main__'"):
+        fit(recipe("trainer.devices=2"), tmp_path / "run")
+
+
+def test_precision_of_64_bits(recipe, tmp_path):
+    run = fit(recipe("trainer.epochs=1", "trainer.precision=64-true"), tmp_path / "run")
+    assert {tensor.dtype for tensor in load_file(run.weights).values()} == {torch.float64}
+    assert next(run.load_model().parameters()).dtype == torch.float32
+
+
+# No training: some machines name instructions for 16 bits that they do not have.
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_precision_of_16_bits(recipe, tmp_path, precision):
+    run = Run.create(recipe(f"trainer.precision={precision}"), tmp_path / "run")
+    assert make_trainer(run, []).precision == precision
+
+
+def test_nothing_is_left_of_a_start_that_cannot_be(recipe, tmp_path):
+    with pytest.raises(DataError, match="none"):
+        fit(recipe(f"data.options.path={tmp_path / 'none'}"), tmp_path / "run")
+    with pytest.raises(ConfigError, match="unknown option 'present_' of loss 'margin'; did you mean 'present'"):
+        fit(recipe("loss.options.present_=1"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_says_so(recipe, tmp_path, monkeypatch):
+    def fail(*args):
+        raise RuntimeError("out of paper")
+
+    monkeypatch.setattr(TrainModule, "training_step", fail)
+    with pytest.raises(RuntimeError, match="out of paper"):
+        fit(recipe(), tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(recipe, tmp_path):
+    wild = recipe("optim.lr=1e30", "optim.warmup=0", "trainer.checkpoint_every=1")
+    with pytest.raises(TorchcapsError, match=r"^loss: expected a finite number, got (nan|inf) at step [2-9] .*1e\+30"):
+        fit(wild, tmp_path / "run")
+    assert Run.open(tmp_path / "run").status == "failed"
+
+
+@pytest.mark.slow
+def test_two_processes_where_a_weight_takes_no_part(recipe, tmp_path):
+    words = ["model.name=kmeans_capsnet", "model.options={routing = {name = 'self_routing'}}"]
+    run = fit(recipe(*words, "trainer.devices=2", "trainer.epochs=1"), tmp_path / "run")
+    assert run.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("last", "cls", "words"),
+    [
+        ("torchcaps.errors.DataError: file: expected more", TorchcapsError, "^file: expected more$"),
+        ("RuntimeError: out of paper", RuntimeError, "^RuntimeError: out of paper$"),
+    ],
+)
+def test_an_error_in_one_of_several_processes_is_told_without_its_traceback(
+    recipe, tmp_path, monkeypatch, last, cls, words
+):
+    class Broken:
+        def join(self):
+            raise ProcessRaisedException(f"-- Process 1 terminated\nTraceback ...\n{last}\n", 0, 1)
+
+    monkeypatch.setattr("torchcaps.train._loop.start_processes", lambda *args, **options: Broken())
+    with pytest.raises(cls, match=words):
+        fit(recipe("trainer.devices=2"), tmp_path / "run")
+
+
+def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):
+    fit(recipe("trainer.epochs=2"), tmp_path / "quiet")
+    assert capsys.readouterr() == ("", "")
+    fit(recipe("trainer.epochs=2"), tmp_path / "told", progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.split("  ")[0] for line in err.splitlines()] == ["epoch 1/2", "epoch 2/2"]
+    assert not Path("lightning_logs").exists()
+
+
+def test_a_run_can_be_used_from_another_folder(recipe, pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    run = fit(recipe(f"data.options.path={pictures.name}", "trainer.epochs=1", *CNN), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert len(Run.open(run.path).load_data("test")) == 6
+
+
+def test_data_are_cropped_to_what_the_model_sees(recipe, tmp_path):
+    run = fit(recipe("data.augment.crop=16", "trainer.epochs=1", *CNN), tmp_path / "run")
+    assert run.load_model().image_shape == (1, 16, 16)
+    stored, seen = run.load_data("test", stored=True), run.load_data("test")
+    assert torch.equal(seen.images, stored.images[..., 2:18, 2:18])
+
+
+def test_checkpoints_that_vanish(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchcaps.train._loop._spawn", lambda run, progress: None)
+    with raises_about(CheckpointError, "run", tmp_path / "run"):
+        fit(recipe(*CNN, "trainer.devices=2"), tmp_path / "run")
+
+
+@pytest.fixture
+def few_digits(monkeypatch):
+    from torchcaps.data import load_digits
+
+    monkeypatch.setattr(
+        "torchcaps.data._generators.load_digits", lambda split: load_digits(split).subset(range(0, 500, 20))
+    )
+
+
+@pytest.mark.parametrize("name", ["multimnist", "digit_pairs"])
+def test_pairs_are_trained_on_and_a_killed_run_ends_the_same(few_digits, tmp_path, monkeypatch, name):
+    small = ["data.options.source=digits", "data.batch_size=4", "data.epoch_size=12", "trainer.epochs=2"]
+    more = [f"data.name={name}", "trainer.checkpoint_every=2", "trainer.accelerator=cpu", "data.augment.shift=1"]
+    recipe = load_recipe("multimnist", [*small, *more])
+    whole = fit(recipe, tmp_path / "whole")
+    assert whole.metrics()["step"] == [3, 6]
+    assert whole.record["images"] == {"train": 25_000, "val": 25, "test": 25}
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", 5)
+        with pytest.raises(Killed):
+            fit(recipe, tmp_path / "killed")
+    run = resume(tmp_path / "killed")
+    assert same_rows(run, whole)
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_run_stops_at_the_accuracy_that_was_asked_for(recipe, tmp_path):
+    run = fit(recipe("trainer.epochs=12", "trainer.target_accuracy=0.4"), tmp_path / "run")
+    accuracies = run.metrics()["val_accuracy"]
+    assert len(accuracies) < 12
+    assert accuracies[-1] >= 0.4 > max([0, *accuracies[:-1]])
+    assert run.results["best"]["epoch"] == len(accuracies)
+    assert resume(run.path).results == run.results
+
+
+def test_a_run_that_never_gets_there_goes_to_its_end(recipe, tmp_path):
+    run = fit(recipe("trainer.epochs=1", "trainer.target_accuracy=1.5"), tmp_path / "run")
+    assert run.status == "finished"
+    assert len(run.metrics()["epoch"]) == 1
+
+
+def test_a_model_without_classes_is_chosen_by_its_loss(recipe, tmp_path):
+    run = fit(recipe("model.name=transforming_autoencoder", "model.options={}"), tmp_path / "run")
+    metrics = run.metrics()
+    assert "val_accuracy" not in metrics
+    assert run.results["best"]["val_loss"] == min(metrics["val_loss"])
+    assert set(run.results) == {"test_loss", "test_images", "best", "final"}
+    assert run.results["test_loss"] > 0
+
+
+def test_averaged_weights_are_validated_and_kept(recipe, tmp_path, monkeypatch):
+    seen: list[dict[str, torch.Tensor]] = []
+    whole_step = TrainModule.optimizer_step
+
+    def copied(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+        return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def watched(self, *args, **options):
+        if not seen:
+            seen.append(copied(self.model))
+        whole_step(self, *args, **options)
+        seen.append(copied(self.model))
+
+    monkeypatch.setattr(TrainModule, "optimizer_step", watched)
+    run = fit(recipe("optim.ema_decay=0.2", "trainer.epochs=1"), tmp_path / "run")
+    mean, *steps = seen
+    for number, weights in enumerate(steps, start=1):
+        share = max(0.8, 10 / (9 + number))
+        mean = {name: old + share * (weights[name] - old) for name, old in mean.items()}
+    kept = load_file(run.weights)
+    assert len(steps) == 3
+    assert not torch.equal(kept["head.weight"], steps[-1]["head.weight"])
+    for name, tensor in kept.items():
+        torch.testing.assert_close(tensor, mean[name])
+
+
+@pytest.mark.parametrize("step", [2, 4, 5])
+def test_a_killed_run_with_averaged_weights_ends_the_same(recipe, tmp_path, monkeypatch, step):
+    changes = [*CNN, "optim.ema_decay=0.9"]
+    whole = fit(recipe(*changes), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "on_train_batch_end", step)
+        with pytest.raises(Killed):
+            fit(recipe(*changes), tmp_path / "run")
+    run = resume(tmp_path / "run")
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    assert same_rows(run, whole)
+
+
+def test_extend_a_finished_run(recipe, tmp_path):
+    short = fit(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
+    assert short.status == "finished"
+    longer = resume(tmp_path / "run", epochs=4)
+    assert longer.status == "finished"
+    metrics = longer.metrics()
+    assert metrics["epoch"] == [1, 2, 3, 4]
+    # The schedule starts again from where it would have been, and ends at 0.
+    assert metrics["lr"][1] == 0 < metrics["lr"][2]
+    assert metrics["lr"][3] == 0
+    assert longer.results["final"]["epoch"] == 4
+    entry = longer.record["extended"][0]
+    assert (entry["from"], entry["to"]) == (2, 4)
+    assert Run.open(tmp_path / "run").recipe.trainer.epochs == 4
+
+
+def test_a_run_is_not_made_shorter(recipe, tmp_path):
+    fit(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"^trainer\.epochs: expected at least 2, the epochs of the run, got 1$"):
+        resume(tmp_path / "run", epochs=1)
