@@ -41,7 +41,7 @@ def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = No
     }
     with tempfile.TemporaryDirectory() as folder:
         stored = Path(folder) / "weights.safetensors"
-        save_weights(state, stored)
+        save_weights(state, stored, temperature=model.temperature)
         tested = evaluate(load_weights(model, stored), run.load_data("test"))
     reached = run.results["test_accuracy"]
     if abs(tested.accuracy - reached) > TOLERANCE:
@@ -55,7 +55,7 @@ def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = No
     embedded = embedded_data(ModelCard(name, weights, **table))
     if embedded is not None:
         table["embedded_accuracy"] = evaluate(model, embedded).accuracy
-    save_weights(state, weights)
+    save_weights(state, weights, temperature=model.temperature)
     file.write_text(dump(table) + "\n", encoding="utf-8")
     return pretrained_card(name)
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from raising import raises_about
 from torchcaps.errors import CheckpointError
+from torchcaps.models import create_model
 from torchcaps.models._weights import load_weights, save_weights
 
 
@@ -53,3 +55,29 @@ def test_many_problems_are_counted(tmp_path):
     save_weights({}, file)
     with raises_about(CheckpointError, "weights:", "1 more"):
         load_weights(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), file)
+
+
+def test_temperature_comes_back(tmp_path):
+    file = tmp_path / "w.safetensors"
+    model = create_model("cnn_small")
+    model.temperature = 0.1 + 0.2
+    save_weights(model, file)
+    assert load_weights(create_model("cnn_small"), file).temperature == 0.1 + 0.2
+    save_weights(model.state_dict(), file, temperature=4.0)
+    assert load_weights(create_model("cnn_small"), file).temperature == 4.0
+
+
+def test_weights_without_temperature_have_none(tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_weights(create_model("cnn_small").state_dict(), file)
+    model = create_model("cnn_small")
+    model.temperature = 3.0
+    assert load_weights(model, file).temperature is None
+
+
+@pytest.mark.parametrize("stored", ["warm", "0", "-1", "nan", "inf"])
+def test_temperature_that_is_not_positive_is_refused(tmp_path, stored):
+    file = tmp_path / "w.safetensors"
+    save_file(create_model("cnn_small").state_dict(), file, {"temperature": stored})
+    with raises_about(CheckpointError, "weights:", stored):
+        load_weights(create_model("cnn_small"), file)

@@ -16,6 +16,7 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 from raising import raises_about
 from torchcaps.data import DATASETS, load_data, register_data
 from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
+from torchcaps.evaluation import evaluate, fit_temperature
 from torchcaps.train import Run, fit, load_recipe, resume
 from torchcaps.train._callback import RunCallback
 from torchcaps.train._loop import make_trainer
@@ -105,6 +106,16 @@ def test_without_validation_the_last_epoch_is_kept(all_train, tmp_path, capsys):
     kept = load_file(run.weights)
     assert all(torch.equal(kept[name], state[f"model.{name}"]) for name in kept)
     assert run.diagnostics()["epoch"][-1] == 2
+
+
+def test_temperature_is_fitted_on_validation_and_stored_with_the_weights(whole):
+    found = evaluate(whole.load_model(), whole.load_data("val"))
+    assert whole.load_model().temperature == pytest.approx(fit_temperature(found.activations, found.labels))
+
+
+def test_without_validation_no_temperature_is_fitted(all_train, tmp_path):
+    run = fit(all_train("trainer.epochs=1"), tmp_path / "run")
+    assert run.load_model().temperature is None
 
 
 def test_without_validation_a_killed_run_ends_the_same(all_train, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Evaluation of trained models: predictions, accuracy, robustness, protocols of the papers."""
 
 from torchcaps.evaluation.adversarial import EPSILONS, Robustness, attack, evaluate_attack
+from torchcaps.evaluation.calibration import fit_temperature
 from torchcaps.evaluation.corruptions import CORRUPTIONS, corrupted
 from torchcaps.evaluation.evaluate import Evaluation, evaluate
 from torchcaps.evaluation.perturb import OFFSETS, perturb
@@ -32,6 +33,7 @@ __all__ = [
     "embedded_data",
     "evaluate",
     "evaluate_attack",
+    "fit_temperature",
     "is_correct",
     "load_evaluation",
     "perturb",

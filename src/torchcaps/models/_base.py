@@ -71,6 +71,8 @@ class ImageModel(nn.Module):
         is_classifier: Whether the output are class capsules. If False, the model is trained with `objective`.
         any_size: Whether a trained model accepts images of other heights and widths than `image_shape`.
         min_size: Smallest height and width that a model with `any_size` accepts.
+        temperature: Temperature of the class probabilities (`nn.Scores`), stored with the weights; None if it was not
+            fitted.
 
     Shape:
         images [B, C, H, W] with values in [0, 1]; returns poses [B, J, D] and activations [B, J].
@@ -97,6 +99,7 @@ class ImageModel(nn.Module):
     is_classifier: bool = True
     any_size: bool = False
     min_size: int = 1
+    temperature: float | None = None
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
@@ -17,12 +18,16 @@ from torchcaps.errors import CheckpointError
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
+def save_weights(
+    weights: nn.Module | Mapping[str, Tensor], path: str | Path, *, temperature: float | None = None
+) -> None:
     """Write the weights of a model to a safetensors file. An existing file is replaced atomically.
 
     Args:
         weights: A model, or a state dict.
         path: File to write.
+        temperature: Temperature of the class probabilities, written into the metadata of the file. Default: that of
+            the model.
 
     Shape:
         Tensors of any shape.
@@ -37,13 +42,15 @@ def save_weights(weights: nn.Module | Mapping[str, Tensor], path: str | Path) ->
     state = weights.state_dict() if isinstance(weights, nn.Module) else weights
     # Copies, because safetensors refuses tensors that share memory.
     state = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
-    write_bytes(path, save(state))
+    temperature = getattr(weights, "temperature", None) if temperature is None else temperature
+    write_bytes(path, save(state, None if temperature is None else {"temperature": repr(float(temperature))}))
 
 
 def load_weights(model: Model, path: str | Path) -> Model:
     """Load the weights of a safetensors file into a model.
 
-    Weights that are stored in half precision are converted to the type of the model's parameters.
+    Weights that are stored in half precision are converted to the type of the model's parameters. The temperature of
+    the file becomes that of the model, None if the file has none.
 
     Args:
         model: The model, which is changed in place.
@@ -63,8 +70,8 @@ def load_weights(model: Model, path: str | Path) -> Model:
         Linear(in_features=2, out_features=1, bias=True)
     """
     try:
-        state = load_file(path)
-    except (OSError, SafetensorError) as error:
+        state, temperature = load_file(path), _temperature(path)
+    except (OSError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a safetensors file, got '{path}' ({error})") from None
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     problems = [f"no '{name}'" for name in shapes if name not in state]
@@ -78,4 +85,15 @@ def load_weights(model: Model, path: str | Path) -> Model:
         shown = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
         raise CheckpointError(f"weights: expected the weights of {type(model).__name__}, got '{path}' ({shown})")
     model.load_state_dict(state)
+    if hasattr(model, "temperature"):
+        model.temperature = temperature  # pyright: ignore[reportArgumentType]
     return model
+
+
+def _temperature(path: str | Path) -> float | None:
+    with safe_open(path, framework="pt") as file:
+        stored = (file.metadata() or {}).get("temperature")
+    temperature = None if stored is None else float(stored)
+    if temperature is not None and not 0 < temperature < math.inf:
+        raise ValueError(f"temperature {stored}")
+    return temperature

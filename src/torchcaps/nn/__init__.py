@@ -25,6 +25,7 @@ from torchcaps.nn.routers import (
     list_routers,
     make_router,
 )
+from torchcaps.nn.scores import ScoreKind, Scores, log_probabilities
 from torchcaps.nn.spread_loss import SpreadLoss
 from torchcaps.nn.standardize import InstanceStandardize
 
@@ -54,12 +55,15 @@ __all__ = [
     "ReconstructionLoss",
     "Router",
     "RoutingSpec",
+    "ScoreKind",
+    "Scores",
     "SelfAttentionRouting",
     "SelfRouting",
     "SpreadLoss",
     "UniformRouting",
     "VariationalRouting",
     "list_routers",
+    "log_probabilities",
     "make_router",
     "mask_capsules",
 ]

@@ -6,14 +6,16 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 from torchcaps._files import remove_parts
 from torchcaps.data import load_data
@@ -152,17 +154,22 @@ def _is_intact(run: Run) -> bool:
         return True
     state = checkpoint.state
     try:
-        metrics, weights = (run.path / METRICS).read_bytes(), run.weights.read_bytes()
-    except OSError:
+        metrics, weights = (run.path / METRICS).read_bytes(), load_file(run.weights)
+    except (OSError, SafetensorError):
         intact = False
     else:
-        expected = save({name: weight.contiguous() for name, weight in state.best["weights"].items()})
-        same = metrics == metrics_text(state.rows).encode("utf-8") and weights == expected
+        same = metrics == metrics_text(state.rows).encode("utf-8") and _equal(weights, state.best["weights"])
         # An older checkpoint says nothing about the end.
         intact = same or not state.is_complete(run.recipe)
     if not intact:
         warnings.warn(f"run: metrics or weights in '{run.path}' are damaged; writing them again", stacklevel=3)
     return intact
+
+
+def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and one[name].equal(other[name]) for name in one
+    )
 
 
 def _extend(run: Run, epochs: int) -> Run:
@@ -209,8 +216,9 @@ def _finish(run: Run, state: RunState, progress: bool) -> None:
     # Files written before the checkpoint may be damaged.
     write_metrics(run.path, state.rows)
     write_diagnostics(run.path, state.diagnostics)
-    save_weights(state.best["weights"], run.weights)
     run.context.use_weights(state.best["weights"])
+    run.context.fit_temperature()
+    save_weights(state.best["weights"], run.weights, temperature=run.context.model.temperature)
     with testing_bar(progress) as report:
         run.context.evaluate(report)
     results: dict[str, Any] = {

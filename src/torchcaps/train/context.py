@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data import ImageDataset
-from torchcaps.evaluation import Evaluation, evaluate, load_evaluation, save_evaluation
+from torchcaps.evaluation import Evaluation, evaluate, fit_temperature, load_evaluation, save_evaluation
 from torchcaps.models import ImageModel
 from torchcaps.types import Progress
 
@@ -90,6 +90,17 @@ class RunContext:
         # The weights are kept in the precision of the training, the model is float32.
         self._model = model.float().to(self.device).eval()
         self._model.load_state_dict(weights)
+
+    def fit_temperature(self) -> None:
+        """Fit the temperature of the model's probabilities on the validation split.
+
+        It stays None without a validation split, for several labels per image, and for a model that does not classify.
+        """
+        data, self.model.temperature = self.data("val"), None
+        if len(data) and data.num_labels == 1 and self.model.is_classifier:
+            found = evaluate(self.model, data, batch_size=self.run.recipe.data.batch_size)
+            if found.activations.isfinite().all():
+                self.model.temperature = fit_temperature(found.activations, found.labels)
 
     @property
     def device(self) -> torch.device:
