@@ -166,7 +166,7 @@ def test_poses_are_multiplied_as_matrices_and_stay_in_their_places(backend: str)
 
 def test_coordinates_are_added_where_the_child_looks() -> None:
     torch.manual_seed(0)
-    options: dict[str, Any] = {"routing": {"name": "em", "iters": 1}, "competition": "local"}
+    options: dict[str, Any] = {"routing": {"name": "em", "iters": 1}, "competition": "local", "coordinates": 1.0}
     model = create_model("matrix_capsnet_small", image_shape=(1, 28, 32), num_classes=3, **options)
     assert isinstance(model, MatrixCapsNet)
     model.stem[0] = nn.Identity()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from torchcaps.errors import ConfigError
 from torchcaps.models._base import Grid, ImageShape, RoutedModel, check_min_size
 from torchcaps.models._create import register_model
 from torchcaps.nn import (
@@ -15,6 +17,7 @@ from torchcaps.nn import (
     ClassCaps,
     InstanceStandardize,
     PrimaryMatrixCaps2d,
+    Router,
     RoutingSpec,
     make_router,
 )
@@ -22,6 +25,12 @@ from torchcaps.ops import receptive_centres
 from torchcaps.ops.conv import Competition, PoseKind
 from torchcaps.types import Capsules
 
+# Options of EM routing in the convolutional layers and in the class layer; `ops/em/README.md` has the reasons. A softer
+# E-step keeps the gradients of different batches alike, and the classes start undecided.
+CONV_OPTIONS: Mapping[str, Any] = {"sharpness": 0.25}
+CLASS_OPTIONS: Mapping[str, Any] = {"scale": 4.0, "beta_a_init": "floor"}
+# Factor on the coordinates, which lie in 0 to 1: their variance is then above the floor of 0.1 of the votes' variance.
+COORDINATES = 4.0
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
 CONVS = ((5, 2), (1, 1), (3, 2), (3, 1))
 MIN_SIZE = 17
@@ -37,13 +46,15 @@ class MatrixCapsNet(RoutedModel):
         image_shape: Channels, height and width of the images.
         num_classes: Number of classes.
         widths: The paper's A, B, C, D: channels of the convolution, capsule types of the three layers.
-        routing: Router, its name, or a mapping with its name and options. Each layer gets a copy.
-        class_routing: Router of the class capsules. Default: a copy of `routing`. The released code uses a quarter of
-            the inverse temperature there.
+        routing: Router of all layers, its name, or a mapping with its name and options. Each layer gets a copy. Where a
+            name or a mapping leaves options of EM open, these are `sharpness=0.25` in the convolutional layers, and
+            `scale=4` and `beta_a_init="floor"` in the class layer, unless it has `normalise=False`.
+        class_routing: The same for the class capsules alone. Default: `routing`.
         competition: Whether the parents of all positions compete for a child, or those of each position by themselves.
         pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper),
             for which EM has no kernel.
-        coordinates: Whether the votes for classes include the position of the child (coordinate addition).
+        coordinates: Factor on the position of a child, rows and columns from 0 to 1, that is added to its votes for
+            classes (coordinate addition); 0 for none.
         color_jitter: Options of `nn.InstanceStandardize`: random `brightness` and `contrast` in training.
 
     Shape:
@@ -51,6 +62,7 @@ class MatrixCapsNet(RoutedModel):
 
     Raises:
         ShapeError: If images are smaller than 17x17.
+        ConfigError: If an option is unknown or out of range.
 
     Example:
         >>> import torch
@@ -71,21 +83,23 @@ class MatrixCapsNet(RoutedModel):
         class_routing: RoutingSpec | None = None,
         competition: Competition = "global",
         pose: PoseKind = "matrix",
-        coordinates: bool = True,
+        coordinates: float = COORDINATES,
         color_jitter: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(image_shape, num_classes)
         check_min_size(image_shape, MIN_SIZE)
         channels, primary, lower, upper = widths
-        router = make_router(routing)
+        if not math.isfinite(coordinates):
+            raise ConfigError(f"coordinates: expected a finite number, got {coordinates}")
         conv = nn.Conv2d(image_shape[0], channels, *CONVS[0])
         self.stem = nn.Sequential(InstanceStandardize(**color_jitter or {}), conv, nn.ReLU())
         self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1])
         kind: dict[str, Any] = {"competition": competition, "pose": pose}
-        self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=copy.deepcopy(router), **kind)
-        self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=copy.deepcopy(router), **kind)
-        centres = self.grid() if coordinates else None
-        last = copy.deepcopy(router) if class_routing is None else make_router(class_routing)
+        self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=_router(routing, CONV_OPTIONS), **kind)
+        self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=_router(routing, CONV_OPTIONS), **kind)
+        rows, columns = ([coordinates * centre for centre in centres] for centres in self.grid())
+        centres = (rows, columns) if coordinates else None
+        last = _router(routing if class_routing is None else class_routing, CLASS_OPTIONS)
         self.head = ClassCaps(upper, num_classes, pose=pose, routing=last, centres=centres)
 
     def features(self, images: Tensor) -> Capsules:
@@ -101,6 +115,14 @@ class MatrixCapsNet(RoutedModel):
         return Grid(*(tuple(receptive_centres(side, CONVS)) for side in self.image_shape[1:]))
 
 
+def _router(routing: RoutingSpec, options: Mapping[str, Any]) -> Router:
+    """Make a router of a layer's own, with the layer's options where a name or a mapping of EM leaves them open."""
+    spec = {"name": routing} if isinstance(routing, str) else routing
+    if isinstance(spec, Mapping) and spec.get("name") == "em" and spec.get("normalise", True):
+        spec = {**options, **spec}
+    return copy.deepcopy(make_router(spec))
+
+
 def _register(name: str, summary: str, widths: tuple[int, int, int, int]) -> Callable[..., MatrixCapsNet]:
     """Register a variant of the network that differs in its widths."""
 
@@ -112,7 +134,7 @@ def _register(name: str, summary: str, widths: tuple[int, int, int, int]) -> Cal
         class_routing: RoutingSpec | None = None,
         competition: Competition = "global",
         pose: PoseKind = "matrix",
-        coordinates: bool = True,
+        coordinates: float = COORDINATES,
         color_jitter: Mapping[str, float] | None = None,
     ) -> MatrixCapsNet:
         return MatrixCapsNet(

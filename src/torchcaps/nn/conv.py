@@ -205,8 +205,8 @@ class ClassCaps(GridCaps):
         dims: Pose sizes of children and classes.
         pose: `matrix` or `vector`; see `CapsConv2d`.
         routing: A router, its name, or a table with its name and options. Default: EM routing with 3 iterations.
-        centres: Rows and columns of the children in the image, from 0 to 1 (`ops.receptive_centres`). Without them the
-            grid may have any size.
+        centres: Rows and columns of the children in the image (`ops.receptive_centres`, or these times a factor).
+            Without them the grid may have any size.
         backend: As in `CapsLinear`.
 
     Shape:
