@@ -117,6 +117,12 @@ def test_instance_validation(norb):
     assert toys(train) == {(k, toy) for k in range(5) for toy in (4, 6, 7, 8)}
 
 
+def test_no_validation_trains_on_all_images(norb):
+    train, val = (load_data("smallnorb", split, val="none") for split in ("train", "val"))
+    assert views(train) == views(load_data("smallnorb", "train+val"))
+    assert len(val) == 0
+
+
 def test_unknown_validation(norb):
     with raises_about(ConfigError, "val", "got 'toy'"):
         load_data("smallnorb", "val", val="toy")

@@ -31,12 +31,12 @@ def test_a_network_without_routing_has_a_gradient_only():
         create_model("cnn_small"), LOSSES["cross_entropy"]()
     )
     assert list(found.summary()) == ["gradient_norm"]
-    assert {measure for _, _, _, measure, _ in found.rows(1)} == {"gradient_norm"}
+    assert {measure for _, _, _, measure, _ in found.rows(1)} == {"gradient_norm", "gradient_coherence"}
 
 
 def test_all_layers_and_iterations_have_their_rows():
     torch.manual_seed(0)
-    model, data = create_model("matrix_capsnet_small"), load_data("digits", "val")
+    model, data = create_model("matrix_capsnet_small", routing={"name": "em", "iters": 3}), load_data("digits", "val")
     look = EpochDiagnostics(data, Augment())(model, LOSSES["spread"]())
     assert [layer.name for layer in look.layers] == ["lower", "upper", "head"]
     rows = look.rows(7)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from torchcaps.diagnostics.gradients import gradient_norms
 from torchcaps.diagnostics.hooks import (
     eval_mode,
-    gradient_norms,
     record_inputs,
     routing_layers,
     trace_calls,

@@ -131,7 +131,7 @@ def test_layers_that_are_routed_together(digits: ImageDataset) -> None:
 
 def test_layers_over_grids(digits: ImageDataset) -> None:
     torch.manual_seed(0)
-    model = create_model("matrix_capsnet_small").train()
+    model = create_model("matrix_capsnet_small", routing={"name": "em", "iters": 3, "sharpness": 1.0}).train()
     found = diagnose(model, digits, limit=2)
     assert [(layer.name, layer.parents) for layer in found.layers] == [("lower", 16), ("upper", 16), ("head", 10)]
     assert all(layer.entropy[0] == pytest.approx(1, abs=1e-4) for layer in found.layers)

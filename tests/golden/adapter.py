@@ -82,8 +82,15 @@ def model_names() -> list[str]:
     return tc.list_models()
 
 
+# The settings under which hashes of the matrix networks were stored; their defaults have changed since.
+MATRIX_OPTIONS: dict[str, Any] = {
+    "routing": {"name": "em", "iters": 3, "sharpness": 1.0, "scale": 1.0, "beta_a_init": 0.0},
+    "coordinates": 1.0,
+}
+
+
 def make_model(name: str) -> nn.Module:
-    return tc.create_model(name)
+    return tc.create_model(name, **MATRIX_OPTIONS if name in ("matrix_capsnet", "matrix_capsnet_small") else {})
 
 
 def training_loss(model: Any, images: Tensor, labels: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def test_any_image_size(shape):
     model = create_model("matrix_capsnet_small", image_shape=shape, num_classes=3)
     capsules = model(torch.rand(1, *shape))
     assert capsules.poses.shape == (1, 3, 16)
-    assert model.trace(torch.rand(1, *shape)).activations.shape == (3, 1, 3)
+    assert model.trace(torch.rand(1, *shape)).activations.shape == (2, 1, 3)
 
 
 def test_every_layer_has_a_router_of_its_own():
@@ -59,6 +59,63 @@ def test_every_layer_has_a_router_of_its_own():
     own = [module for module in model.modules() if isinstance(module, EMRouting)]
     assert len({id(module) for module in own}) == 3
     assert router not in own
+
+
+def routers(**options: Any) -> tuple[EMRouting, EMRouting]:
+    """The routers of the upper layer and of the classes."""
+    model = create_model("matrix_capsnet_small", image_shape=(1, 17, 17), **options)
+    assert isinstance(model, MatrixCapsNet)
+    assert isinstance(model.upper.routing, EMRouting)
+    assert isinstance(model.head.routing, EMRouting)
+    return model.upper.routing, model.head.routing
+
+
+@pytest.mark.parametrize("options", [{}, {"routing": "em"}, {"routing": {"name": "em"}}])
+def test_options_left_open_are_those_of_the_layer(options):
+    upper, last = routers(**options)
+    assert (upper.iters, upper.sharpness, upper.scale, upper.beta_a_init) == (2, 0.25, 1.0, 0.0)
+    assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (2, 1.0, 4.0, "floor")
+
+
+def test_options_given_hold_in_all_layers():
+    upper, last = routers(routing={"name": "em", "iters": 5, "sharpness": 0.5, "scale": 2.0})
+    assert (upper.iters, upper.sharpness, upper.scale) == (5, 0.5, 2.0)
+    assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (5, 0.5, 2.0, "floor")
+    upper, last = routers(routing={"name": "em", "sharpness": 0.5}, class_routing={"name": "em", "iters": 3})
+    assert (upper.iters, upper.sharpness) == (2, 0.5)
+    assert (last.iters, last.sharpness, last.scale) == (3, 1.0, 4.0)
+
+
+def test_a_router_and_costs_that_are_not_per_child_are_taken_as_they_are():
+    for routing in (EMRouting(normalise=False), {"name": "em", "normalise": False}, EMRouting()):
+        for router in routers(routing=routing):
+            assert (router.iters, router.sharpness, router.scale, router.beta_a_init) == (3, 1.0, 1.0, 0.0)
+
+
+@torch.no_grad()
+def test_classes_start_undecided():
+    for iters in (1, 2, 3):
+        torch.manual_seed(0)
+        model = create_model("matrix_capsnet_small", (2, 32, 32), 5, routing={"name": "em", "iters": iters})
+        assert 0.3 < float(model(torch.rand(4, 2, 32, 32)).activations.mean()) < 0.7
+
+
+def test_coordinates_lie_above_the_floor_of_the_class_layer():
+    def offsets(**options: Any) -> torch.Tensor | None:
+        model = create_model("matrix_capsnet_small", (2, 32, 32), 5, **options)
+        assert isinstance(model, MatrixCapsNet)
+        return model.head.offsets
+
+    scaled, plain = offsets(), offsets(coordinates=1.0)
+    assert scaled is not None
+    assert plain is not None
+    torch.testing.assert_close(scaled, 4 * plain)
+    floor = routers()[1].variance_floor
+    assert bool((plain.var(dim=0) < floor).all())
+    assert bool((scaled.var(dim=0) > floor).all())
+    assert offsets(coordinates=0) is None
+    with raises_about(ConfigError, "coordinates:", "got nan"):
+        offsets(coordinates=float("nan"))
 
 
 def test_the_class_layer_can_have_another_temperature():

@@ -31,6 +31,9 @@ def epoch(number: int, entropy: float = 0.8, **changes: float) -> list[Row]:
         (number, "stem.0", None, "gradient_norm", 3.0),
         (number, "stem.1", None, "gradient_norm", 4.0),
         (number, "head", None, "gradient_norm", 0.1),
+        (number, "stem.0", None, "gradient_coherence", 0.5),
+        (number, "stem.1", None, "gradient_coherence", -0.25),
+        (number, "head", None, "gradient_coherence", 0.75),
     ]
 
 
@@ -41,7 +44,7 @@ def points(line: Line2D) -> tuple[list[float], list[float]]:
 def test_lines_are_the_values_over_the_epochs():
     figure = routing_curves(table(*epoch(1), *epoch(2, 0.6, changed=0.75), *epoch(3, float("nan"))))
     figure.canvas.draw()
-    entropy, change, shares, gradients = figure.axes
+    entropy, change, changed, dead, gradients, coherence = figure.axes
     assert [points(line) for line in entropy.lines] == [
         ([1, 2, 3], [0.99] * 3),
         ([1, 2, 3], [1.0] * 3),
@@ -55,21 +58,26 @@ def test_lines_are_the_values_over_the_epochs():
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["lower", "head"]
     assert [points(line) for line in change.lines] == [([1, 2, 3], [0.3] * 3)]
-    assert [(line.get_linestyle(), points(line)[1]) for line in shares.lines] == [
-        ("-", [0.25, 0.75, 0.25]),
-        (":", [0.5] * 3),
-    ]
-    assert shares.get_ylim()[1] > 0.75
+    assert [points(line)[1] for line in changed.lines] == [[0.25, 0.75, 0.25]]
+    assert [points(line)[1] for line in dead.lines] == [[0.5] * 3]
+    assert changed.get_ylim()[1] > 0.75
     assert [(line.get_color(), points(line)[1]) for line in gradients.lines] == [(ACCENT, [0.1] * 3), (INK, [5.0] * 3)]
     assert gradients.get_yscale() == "log"
+    # The least coherent of the layers without routing stands for all of them.
+    assert [(line.get_color(), points(line)[1]) for line in coherence.lines] == [
+        (ACCENT, [0.75] * 3),
+        (INK, [-0.25] * 3),
+    ]
+    assert coherence.get_ylim()[0] < -0.25
 
 
 def test_one_iteration_and_zero_gradient():
     figure = routing_curves(table((1, "head", 1, "entropy", 0.9), (1, "head", None, "gradient_norm", 0.0)))
     figure.canvas.draw()
     assert [text.get_text() for text in figure.axes[1].texts] == ["one iteration: no change"]
-    assert figure.axes[3].get_yscale() == "linear"
-    assert figure.axes[3].get_legend() is None
+    assert figure.axes[4].get_yscale() == "linear"
+    assert figure.axes[4].get_legend() is None
+    assert [text.get_text() for text in figure.axes[5].texts] == ["not measured"]
 
 
 def test_nothing_to_draw():

@@ -97,16 +97,20 @@ def _say_diagnosis(diagnosis: Snapshot, out: Output) -> None:
         out.say("this model has no routing")
         return
     out.say(
-        f"routing on {diagnosis.count} images; entropy 1: uniform coupling; changed: predictions that differ with it"
+        f"routing on {diagnosis.count} images; entropy 1: uniform coupling; changed: predictions that differ with it; "
+        "coherence: mean cosine between the gradients of two batches"
     )
     rows = []
     for layer in diagnosis.layers:
         entropy, moved = (" ".join(f"{value:.3g}" for value in each) for each in (layer.entropy, layer.logit_change))
         changed = "" if layer.changed is None else f"{layer.changed:.1%}"
         gradient = f"{diagnosis.gradient_norms.get(layer.name, 0.0):.3g}"
+        alike = diagnosis.gradient_coherence.get(layer.name)
+        coherence = "" if alike is None else f"{alike:.2f}"
         unused = (f"{layer.dead:.0%}", f"{layer.starved:.0%}")
-        rows.append((layer.name, layer.router, entropy, moved or "one pass", changed, *unused, gradient))
-    out.table(("layer", "router", "entropy", "logits moved", "changed", "dead", "starved", "gradient"), rows)
+        rows.append((layer.name, layer.router, entropy, moved or "one pass", changed, *unused, gradient, coherence))
+    columns = ("layer", "router", "entropy", "logits moved", "changed", "dead", "starved", "gradient", "coherence")
+    out.table(columns, rows)
 
 
 def _other_data(name: str, split: str, options: dict[str, Any], model: ImageModel) -> ImageDataset:

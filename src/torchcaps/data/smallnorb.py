@@ -31,7 +31,7 @@ CLASS_NAMES = ("animal", "human", "plane", "truck", "car")
 FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
 
 Viewpoint = Literal["azimuth", "elevation"]
-Validation = Literal["random", "instance"]
+Validation = Literal["random", "instance", "none"]
 
 _STEMS = {
     "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
@@ -65,7 +65,7 @@ def load_smallnorb(
         split: `train`, `val`, `test` or `train+val`; with `viewpoint` also `familiar` and `novel`.
         image_size: Side of the images, a divisor of 96; pixels are averaged over blocks (the papers use 48).
         val: `random` holds out a tenth of the images of every training toy; `instance` holds out one toy of each
-            class, which measures generalisation to new toys as the test does.
+            class, which measures generalisation to new toys as the test does; `none` trains on all images.
         viewpoint: `azimuth` or `elevation` for the protocol of new viewpoints; the default is the standard protocol.
 
     Returns:
@@ -172,6 +172,8 @@ def _read_images(subset: str, indices: Tensor, total: int, image_size: int) -> T
 
 
 def _held_out(labels: Tensor, instances: Tensor, val: Validation) -> Tensor:
+    if val == "none":
+        return torch.empty(0, dtype=torch.long)
     if val == "instance":
         return (instances == instances.max()).nonzero().squeeze(1)
     toys = labels * 10 + instances

@@ -1,8 +1,8 @@
-"""Diagnostics of routing: entropy of the coupling, logit change, dead capsules, gradient norms."""
+"""Diagnostics of routing: entropy of the coupling, logit change, dead capsules, gradients."""
 
+from torchcaps.diagnostics.gradients import gradient_coherence, gradient_norms
 from torchcaps.diagnostics.hooks import (
     eval_mode,
-    gradient_norms,
     record_inputs,
     routing_layers,
     trace_calls,
@@ -21,6 +21,7 @@ __all__ = [
     "diagnose",
     "diagnose_layers",
     "eval_mode",
+    "gradient_coherence",
     "gradient_norms",
     "layer_votes",
     "logit_change",

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torchcaps.nn.routers import Router
 from torchcaps.types import Capsules, Trace
 
-Loss = Callable[[Capsules, Tensor], Tensor]
 Calls = list[tuple[Any, ...]]
 
 
@@ -195,43 +194,3 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes.items():
                 module.training = mode
-
-
-def gradient_norms(model: nn.Module, loss: Loss, images: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the norm of the loss gradient in each module.
-
-    A routing layer includes the parameters of its router. Parameters without influence on the loss are left out. No
-    gradient is stored in the parameters.
-
-    Args:
-        model: The network.
-        loss: Loss of the network's capsules and the labels.
-        images: Batch of images.
-        labels: Their labels.
-
-    Shape:
-        images: [B, C, H, W]; labels: [B] or [B, 2].
-
-    Returns:
-        The norms by the module's path.
-
-    Example:
-        >>> import torch
-        >>> from torchcaps import create_model
-        >>> model = create_model("capsnet_small").eval()
-        >>> images = torch.rand(2, 1, 28, 28)
-        >>> from torchcaps.nn import MarginLoss
-        >>> gradient_norms(model, MarginLoss(), images, torch.tensor([0, 1]))["head"] > 0
-        True
-    """
-    routed = tuple(routing_layers(model))
-    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    with torch.enable_grad():
-        value = loss(model(images), labels)
-        gradients = torch.autograd.grad(value, list(named.values()), allow_unused=True)
-    squares: dict[str, float] = {}
-    for name, gradient in zip(named, gradients, strict=True):
-        if gradient is not None:
-            owner = next((layer for layer in routed if name.startswith(f"{layer}.")), name.rpartition(".")[0])
-            squares[owner] = squares.get(owner, 0.0) + float(gradient.double().square().sum())
-    return {owner: square**0.5 for owner, square in squares.items()}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.data import Augment, BatchLoader, ImageDataset, to_float
+from torchcaps.diagnostics.gradients import gradient_coherence, gradient_norms
 from torchcaps.diagnostics.history import Row
-from torchcaps.diagnostics.hooks import eval_mode, gradient_norms
+from torchcaps.diagnostics.hooks import eval_mode
 from torchcaps.diagnostics.layers import LayerDiagnostics, diagnose_layers, images_per_batch, layer_votes
 from torchcaps.errors import ConfigError
 from torchcaps.models import ImageModel
@@ -24,6 +25,8 @@ WORK = 2**25
 FEWEST, MOST = 16, 256
 # The same per epoch of a training: about as much work as one training step.
 EPOCH_IMAGES, EPOCH_FEWEST, EPOCH_WORK = 16, 4, 2**21
+# Number of batches whose gradients are compared, and of the images in each: about as much work again.
+COHERENCE_BATCHES, COHERENCE_IMAGES = 4, 16
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Snapshot:
         count: Number of images.
         layers: The routing layers in the order of the forward pass; the last one routes to the classes.
         gradient_norms: Norm of the loss gradient per module.
+        gradient_coherence: Mean cosine between the loss gradients of four batches per module.
     """
 
     data: str
@@ -43,6 +47,7 @@ class Snapshot:
     count: int
     layers: tuple[LayerDiagnostics, ...]
     gradient_norms: dict[str, float]
+    gradient_coherence: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; NaN becomes None.
@@ -81,7 +86,10 @@ class Snapshot:
             ]
             shares = {"changed": layer.changed, "dead": layer.dead, "starved": layer.starved}
             rows += [(epoch, layer.name, None, name, share) for name, share in shares.items() if share is not None]
-        return rows + [(epoch, name, None, "gradient_norm", norm) for name, norm in self.gradient_norms.items()]
+        gradients = {"gradient_norm": self.gradient_norms, "gradient_coherence": self.gradient_coherence}
+        return rows + [
+            (epoch, name, None, measure, value) for measure, each in gradients.items() for name, value in each.items()
+        ]
 
 
 def diagnose(
@@ -100,7 +108,7 @@ def diagnose(
         model: The network.
         data: The images.
         limit: Number of images; by default 256, or fewer (at least 16) for layers with many votes.
-        loss: Loss of the gradient norms, computed on the first batch; by default the model's own.
+        loss: Loss of the gradients; by default the model's own. Norms are computed on the first batch.
         progress: Called with (done, total) after each batch.
 
     Returns:
@@ -137,14 +145,18 @@ def diagnose(
 
         layers = diagnose_layers(model, batches())
         first = to_float(chosen.images[:size].to(device))
-        norms = gradient_norms(model, loss or _default_loss(model), first, chosen.labels[:size].to(device))
-    return Snapshot(data.name, data.split, total, layers, norms)
+        loss = loss or _default_loss(model)
+        norms = gradient_norms(model, loss, first, chosen.labels[:size].to(device))
+        some = data.batch(_spaced(len(data), min(total, COHERENCE_BATCHES * COHERENCE_IMAGES)))
+        coherence = gradient_coherence(model, loss, _dealt(to_float(some.images.to(device)), some.labels.to(device)))
+    return Snapshot(data.name, data.split, total, layers, norms, coherence)
 
 
 class EpochDiagnostics:
     """Diagnoses a network on the same 16 images after each epoch, without changing its state.
 
-    The class layer sees all images; a layer below it sees as many as keep the number of its votes small.
+    The class layer sees all images; a layer below it sees as many as keep the number of its votes small. The coherence
+    of gradients is that of four batches of 16 images.
 
     Args:
         data: Data set of the images; they are evenly spaced in it.
@@ -156,16 +168,18 @@ class EpochDiagnostics:
     """
 
     def __init__(self, data: ImageDataset, augment: Augment) -> None:
-        some = data.subset(_spaced(len(data), EPOCH_IMAGES))
-        self.data = some
-        self.images, self.labels, *_ = next(iter(BatchLoader(some, EPOCH_IMAGES, augment=augment)))
+        self.data = data.subset(_spaced(len(data), EPOCH_IMAGES))
+        self.images, self.labels, *_ = _load(self.data, augment)
+        self.images_of_gradients, self.labels_of_gradients, *_ = _load(
+            data.subset(_spaced(len(data), COHERENCE_BATCHES * COHERENCE_IMAGES)), augment
+        )
 
     def __call__(self, model: nn.Module, loss: nn.Module) -> Snapshot:
         """Diagnose the network as it is.
 
         Args:
             model: The network.
-            loss: Loss of the gradient norms.
+            loss: Loss of the gradients.
 
         Returns:
             The snapshot.
@@ -175,17 +189,30 @@ class EpochDiagnostics:
         layers: list[LayerDiagnostics] = []
         with eval_mode(model), eval_mode(loss):
             norms = gradient_norms(model, loss, images, labels)
+            dealt = _dealt(self.images_of_gradients.to(parameter), self.labels_of_gradients.to(parameter.device))
+            coherence = gradient_coherence(model, loss, dealt)
             votes = layer_votes(model, images[:1])
             for name, size in votes.items():
                 count = EPOCH_IMAGES if name == list(votes)[-1] else max(EPOCH_FEWEST, EPOCH_WORK // size)
                 some = images[_spaced(len(images), count)]
                 layers += diagnose_layers(model, some.split(images_per_batch(size)), [name])
-        return Snapshot(self.data.name, self.data.split, len(images), tuple(layers), norms)
+        return Snapshot(self.data.name, self.data.split, len(images), tuple(layers), norms, coherence)
 
 
 def _spaced(total: int, count: int) -> Tensor:
     """Return `count` evenly spaced indices below `total`, or all of them if there are fewer."""
     return torch.linspace(0, total - 1, min(count, total)).round().long()
+
+
+def _load(data: ImageDataset, augment: Augment) -> Sequence[Tensor]:
+    """Return all images of a small data set, cropped, and their labels."""
+    return next(iter(BatchLoader(data, len(data), augment=augment)))
+
+
+def _dealt(images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Deal images out to the batches in turn: a sorted data set gives each batch all classes."""
+    batches = [(images[n::COHERENCE_BATCHES], labels[n::COHERENCE_BATCHES]) for n in range(COHERENCE_BATCHES)]
+    return [batch for batch in batches if len(batch[0])]
 
 
 def _default_loss(model: ImageModel) -> nn.Module:

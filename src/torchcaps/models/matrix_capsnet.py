@@ -26,9 +26,9 @@ from torchcaps.ops.conv import Competition, PoseKind
 from torchcaps.types import Capsules
 
 # Options of EM routing in the convolutional layers and in the class layer; `ops/em/README.md` has the reasons. A softer
-# E-step keeps the gradients of different batches alike, and the classes start undecided.
-CONV_OPTIONS: Mapping[str, Any] = {"sharpness": 0.25}
-CLASS_OPTIONS: Mapping[str, Any] = {"scale": 4.0, "beta_a_init": "floor"}
+# E-step keeps the gradients of different batches alike, the classes start undecided, and two iterations learn fastest.
+CONV_OPTIONS: Mapping[str, Any] = {"iters": 2, "sharpness": 0.25}
+CLASS_OPTIONS: Mapping[str, Any] = {"iters": 2, "scale": 4.0, "beta_a_init": "floor"}
 # Factor on the coordinates, which lie in 0 to 1: their variance is then above the floor of 0.1 of the votes' variance.
 COORDINATES = 4.0
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
@@ -47,8 +47,8 @@ class MatrixCapsNet(RoutedModel):
         num_classes: Number of classes.
         widths: The paper's A, B, C, D: channels of the convolution, capsule types of the three layers.
         routing: Router of all layers, its name, or a mapping with its name and options. Each layer gets a copy. Where a
-            name or a mapping leaves options of EM open, these are `sharpness=0.25` in the convolutional layers, and
-            `scale=4` and `beta_a_init="floor"` in the class layer, unless it has `normalise=False`.
+            name or a mapping leaves options of EM open, these are `iters=2`, `sharpness=0.25` in the convolutional
+            layers, and `scale=4` and `beta_a_init="floor"` in the class layer, unless it has `normalise=False`.
         class_routing: The same for the class capsules alone. Default: `routing`.
         competition: Whether the parents of all positions compete for a child, or those of each position by themselves.
         pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper),

@@ -105,11 +105,12 @@ def _section(entry: FigureEntry, context: FigureContext, path: Path) -> Section:
 
 def _routing_tables(diagnosis: Snapshot) -> dict[str, dict[str, Any]]:
     """Tabulate the statistics of all layers; those of single capsules are only in the file."""
+    gradients = {"gradient norm": diagnosis.gradient_norms, "gradient coherence": diagnosis.gradient_coherence}
     if not diagnosis.layers:
-        return {"Gradients": {"gradient norm": diagnosis.gradient_norms}} if diagnosis.gradient_norms else {}
+        return {"Gradients": gradients} if diagnosis.gradient_norms else {}
     columns = ("router", "children", "parents", "entropy", "logit_change", "changed", "dead", "starved")
     layers = {layer["name"]: {key: layer[key] for key in columns} for layer in diagnosis.to_json()["layers"]}
-    return {"Routing": {**layers, "gradient norm": diagnosis.gradient_norms}}
+    return {"Routing": {**layers, **gradients}}
 
 
 def _headline(evaluation: Evaluation) -> dict[str, str]:

@@ -238,7 +238,7 @@ class Run:
 
         Returns:
             The columns `epoch`, `layer`, `iteration` (from 1, or None), `measure` (`entropy`, `logit_change`,
-            `changed`, `dead`, `starved`, `gradient_norm`) and `value`; empty if there is no file.
+            `changed`, `dead`, `starved`, `gradient_norm`, `gradient_coherence`) and `value`; empty if there is no file.
 
         Raises:
             CheckpointError: If the file is damaged.

@@ -24,7 +24,7 @@ def draw(context: FigureContext) -> CaptionedFigure:
         viz.routing_curves(history),
         "Statistics of each layer after every epoch, on a few validation images: entropy of the coupling and change of "
         "the logits (last iteration in full colour), predictions that uniform coupling would change, dead parents, and "
-        "gradient norms.",
-        f"Four panels of curves over {len(classes)} epochs. The entropy of the coupling into the classes changes from "
+        "norm and coherence of the gradients (mean cosine between those of two batches).",
+        f"Six panels of curves over {len(classes)} epochs. The entropy of the coupling into the classes changes from "
         f"{classes[0]:.3f} to {classes[-1]:.3f}.",
     )
