@@ -13,6 +13,7 @@ pytestmark = pytest.mark.parametrize("router", ROUTERS.names())
 
 NAMES = [
     "attention_capsnet_small",
+    "backbone_capsnet",
     "capsnet_small",
     "deep_capsnet_small",
     "efficient_capsnet",

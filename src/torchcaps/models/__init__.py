@@ -1,9 +1,11 @@
 """Models: one family per file, and a registry of their names."""
 
+from torchcaps.models._backbones import BACKBONES
 from torchcaps.models._base import Grid, ImageModel
 from torchcaps.models._create import MODELS, create_model, list_models, register_model
 from torchcaps.models._weights import load_weights, save_weights
 from torchcaps.models.attention_capsnet import AttentionCapsNet
+from torchcaps.models.backbone_capsnet import BackboneCapsNet, BackboneLinear
 from torchcaps.models.branched_capsnet import BranchedCapsNet
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.models.cnn import CNN
@@ -17,9 +19,12 @@ from torchcaps.models.released_matrix_capsnet import ReleasedMatrixCapsNet
 from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
 
 __all__ = [
+    "BACKBONES",
     "CNN",
     "MODELS",
     "AttentionCapsNet",
+    "BackboneCapsNet",
+    "BackboneLinear",
     "BranchedCapsNet",
     "CapsNet",
     "DeepCapsNet",

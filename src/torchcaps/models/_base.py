@@ -73,6 +73,8 @@ class ImageModel(nn.Module):
         min_size: Smallest height and width that a model with `any_size` accepts.
         temperature: Temperature of the class probabilities (`nn.Scores`), stored with the weights; None if it was not
             fitted.
+        freeze: Number of epochs in which `stem` is not trained.
+        stem_lr: Learning rate of `stem`, or None for that of the rest.
 
     Shape:
         images [B, C, H, W] with values in [0, 1]; returns poses [B, J, D] and activations [B, J].
@@ -100,6 +102,8 @@ class ImageModel(nn.Module):
     any_size: bool = False
     min_size: int = 1
     temperature: float | None = None
+    freeze: int = 0
+    stem_lr: float | None = None
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()

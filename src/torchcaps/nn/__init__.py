@@ -2,6 +2,7 @@
 
 from torchcaps.nn.conv import CapsConv2d, ClassCaps
 from torchcaps.nn.decoders import DECODERS, DeconvDecoder, MLPDecoder
+from torchcaps.nn.head import CapsHead, FeatureCaps
 from torchcaps.nn.kuramoto_conv import KuramotoConv2d, KuramotoReadout
 from torchcaps.nn.linear import CapsLinear
 from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, LikelihoodLoss, MarginLoss, ReconstructionLoss
@@ -35,12 +36,14 @@ __all__ = [
     "ROUTERS",
     "AttentionRouting",
     "CapsConv2d",
+    "CapsHead",
     "CapsLinear",
     "ClassCaps",
     "CrossEntropyLoss",
     "DeconvDecoder",
     "DynamicRouting",
     "EMRouting",
+    "FeatureCaps",
     "InstanceStandardize",
     "KMeansRouting",
     "KuramotoConv2d",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn._validation import check_positive
@@ -89,7 +89,8 @@ class CapsLinear(nn.Module):
         Raises:
             ShapeError: If the children do not fit the weight.
         """
-        return self.routing.route(self._flat(children), self.weight, bias=self.bias, backend=self.backend)
+        children = self._flat(children)
+        return self.routing.route(children, self._matrices(children), bias=self.bias, backend=self.backend)
 
     def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
         """Route with the reference and keep every iteration.
@@ -103,13 +104,17 @@ class CapsLinear(nn.Module):
             The iterations, stacked along a first axis R.
         """
         children = self._flat(children)
-        votes = vote(children.poses, self.weight)  # [B, I, J, D]
+        votes = vote(children.poses, self._matrices(children))  # [B, I, J, D]
         return self.routing.trace(votes, children, bias=self.bias, coupling=coupling, iters=iters)
 
     def extra_repr(self) -> str:
         in_dim, out_dim = self.weight.shape[-2:]
         sizes = f"in_caps={self.in_caps}, out_caps={self.weight.shape[-3]}, in_dim={in_dim}, out_dim={out_dim}"
         return sizes if self.backend == "auto" else f"{sizes}, backend={self.backend!r}"
+
+    def _matrices(self, children: Capsules) -> Tensor:
+        """Return the weight of the children, [I, J, P, D], or [J, P, D] if they share it."""
+        return self.weight
 
     def _flat(self, children: Capsules) -> Capsules:
         if not isinstance(children, Capsules):

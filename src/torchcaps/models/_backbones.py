@@ -1,0 +1,185 @@
+"""Backbones: networks from images to features, by name, as modules, or from timm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from torchcaps._registry import Registry
+from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
+from torchcaps.models._base import ImageShape
+from torchcaps.models._layers import ResidualBlock, channels_last
+from torchcaps.nn import InstanceStandardize
+
+TIMM = "timm:"
+
+
+class Layout(NamedTuple):
+    """Channels and number of residual blocks of each stage of a ResNet."""
+
+    widths: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+
+BACKBONES: Registry[Layout] = Registry("backbone")
+BACKBONES.add("resnet8", Layout((32, 64, 128), (1, 1, 1)))
+BACKBONES.add("resnet10", Layout((32, 64, 128, 256), (1, 1, 1, 1)))
+BACKBONES.add("resnet14", Layout((32, 64, 128), (2, 2, 2)))
+BACKBONES.add("resnet18", Layout((64, 128, 256, 512), (2, 2, 2, 2)))
+
+
+class ResNet(nn.Module):
+    """Residual network without a head (He et al. 2016), with a stem for the size of the images.
+
+    Each image is standardised. The stem is a 3x3 convolution for images of less than 48 pixels, a 3x3 convolution with
+    stride 2 for less than 96, and a 7x7 convolution with stride 2 and pooling for larger ones.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        layout: Channels and blocks of the stages; each stage after the first halves the resolution.
+
+    Attributes:
+        num_features: Number of channels of the output.
+        stride: Number of pixels between neighbouring positions of the output.
+
+    Shape:
+        images [B, C, H, W]; returns maps [B, num_features, H', W'].
+
+    Example:
+        >>> ResNet((3, 64, 64), BACKBONES["resnet8"])(torch.rand(2, 3, 64, 64)).shape
+        torch.Size([2, 128, 8, 8])
+    """
+
+    def __init__(self, image_shape: ImageShape, layout: Layout) -> None:
+        super().__init__()
+        channels, side = image_shape[0], min(image_shape[1:])
+        width = layout.widths[0]
+        self.standardize = InstanceStandardize()
+        kernel, stride = (3, 1) if side < 48 else (3, 2) if side < 96 else (7, 2)
+        conv = nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2, bias=False)
+        self.stem = nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU())
+        if side >= 96:
+            self.stem.append(nn.MaxPool2d(3, stride=2, padding=1))
+        self.stages = nn.Sequential()
+        before = width
+        for stage, (after, count) in enumerate(zip(layout.widths, layout.blocks, strict=True)):
+            blocks = [ResidualBlock(before, after, 2 if stage else 1)]
+            blocks += [ResidualBlock(after, after) for _ in range(count - 1)]
+            self.stages.append(nn.Sequential(*blocks))
+            before = after
+        self.num_features = before
+        self.stride = stride * (2 if side >= 96 else 1) * 2 ** (len(layout.widths) - 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.stages(self.stem(channels_last(self.standardize(images))))
+
+
+def make_backbone(backbone: str | nn.Module, image_shape: ImageShape, weights: str | Path | None = None) -> nn.Module:
+    """Return a backbone for images of this shape.
+
+    Args:
+        backbone: A name of `BACKBONES`, `timm:NAME`, or a module from images to features.
+        image_shape: Channels, height and width of the images.
+        weights: A safetensors file with the weights of the backbone; entries of a classifier in it are ignored.
+
+    Returns:
+        The module.
+
+    Raises:
+        UnknownNameError: If there is no backbone of the name.
+        ConfigError: If timm cannot be imported or does not know the model.
+        CheckpointError: If the weights are missing, damaged or of another network.
+    """
+    if isinstance(backbone, nn.Module):
+        module = backbone
+    elif isinstance(backbone, str) and backbone.startswith(TIMM):
+        module = _from_timm(backbone.removeprefix(TIMM), image_shape)
+    elif isinstance(backbone, str):
+        module = ResNet(image_shape, BACKBONES[backbone])
+    else:
+        raise ConfigError(f"backbone: expected a name or a module, got {type(backbone).__name__}")
+    if weights is not None:
+        load_backbone(module, Path(weights))
+    return module
+
+
+def _from_timm(name: str, image_shape: ImageShape) -> nn.Module:
+    # A broken torchvision makes the import of timm fail with any kind of error.
+    try:
+        import timm  # pyright: ignore[reportMissingImports]
+    except Exception as error:
+        raise ConfigError(
+            f"backbone: expected that timm can be imported for '{TIMM}{name}', got {type(error).__name__}: {error} "
+            "(install timm, or use one of the built-in backbones or a module of your own)"
+        ) from None
+    options: dict[str, Any] = {"num_classes": 0, "global_pool": "", "in_chans": image_shape[0]}
+    try:
+        return timm.create_model(name, pretrained=False, **options)
+    except Exception as error:
+        raise ConfigError(f"backbone: expected a model of timm, got '{name}' ({error})") from None
+
+
+def load_backbone(backbone: nn.Module, file: Path) -> None:
+    """Load the weights of a backbone from a safetensors file.
+
+    Args:
+        backbone: The module.
+        file: The file; entries that the backbone does not have, such as those of a classifier, are ignored.
+
+    Raises:
+        CheckpointError: If the file is missing or damaged, or lacks a weight of the backbone.
+    """
+    try:
+        stored = load_file(file)
+    except FileNotFoundError:
+        raise CheckpointError(f"weights: expected a safetensors file, got no file '{file}'") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"weights: expected a safetensors file, got '{file}' ({error})") from None
+    own = backbone.state_dict()
+    for name, tensor in own.items():
+        # Counters of batch normalisation are not always stored.
+        if name not in stored and not name.endswith("num_batches_tracked"):
+            raise CheckpointError(f"weights: expected an entry '{name}', got '{file}' without it (another network?)")
+        if name in stored and stored[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"weights: expected {tuple(tensor.shape)} for '{name}', got {tuple(stored[name].shape)} in '{file}'"
+            )
+    backbone.load_state_dict({name: stored[name] for name in own if name in stored}, strict=False)
+
+
+def feature_shape(backbone: nn.Module, image_shape: ImageShape) -> tuple[int, ...]:
+    """Return the shape of the features of one image, without the batch axis, by trying it.
+
+    Args:
+        backbone: The module.
+        image_shape: Channels, height and width of the images.
+
+    Returns:
+        (C, H, W), (N, C) or (C,).
+
+    Raises:
+        ShapeError: If the backbone cannot process images of this shape or returns something else.
+    """
+    weight = next(backbone.parameters(), torch.empty(0))
+    modes = {module: module.training for module in backbone.modules()}
+    backbone.eval()
+    try:
+        with torch.no_grad():
+            features = backbone(torch.zeros(1, *image_shape, dtype=weight.dtype, device=weight.device))
+    except TorchcapsError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ShapeError(f"image_shape: expected images for the backbone, got {image_shape} ({reason})") from None
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    if not isinstance(features, Tensor) or features.dim() not in (2, 3, 4):
+        got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise ShapeError(f"backbone: expected features [B, C, H, W], [B, N, C] or [B, C], got {got}")
+    return tuple(features.shape[1:])
