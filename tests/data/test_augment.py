@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import torch
 
 from raising import raises_about
-from torchcaps.data import Augment
+from torchcaps.data import Augment, transforms
 from torchcaps.errors import ConfigError, ShapeError
 
 EVERYTHING = Augment(
@@ -16,6 +18,7 @@ EVERYTHING = Augment(
     brightness=0.2,
     contrast=0.5,
     crop=20,
+    resized_crop=0.5,
 )
 
 
@@ -207,3 +210,49 @@ def test_wrong_images(images):
     for run in (lambda images: Augment(shift=1)(images, generator()), Augment().fixed):
         with raises_about(ShapeError, "images", "got torch"):
             run(images)
+
+
+def test_resized_crop_shows_a_window_of_the_image():
+    rows = torch.linspace(0, 1, 32).view(1, 1, 32, 1).expand(500, 1, 32, 32)
+    for images, axis in ((rows, 2), (rows.mT, 3)):
+        zoomed = Augment(resized_crop=0.6)(images, generator())
+        first, last = zoomed.select(axis, 0).mean((1, 2)), zoomed.select(axis, 31).mean((1, 2))
+        spans = last - first
+        assert zoomed.shape == images.shape
+        # A window of at least 0.4 of the area, 3/4 to 4/3 as wide as high.
+        assert spans.min() > (0.4 * 3 / 4) ** 0.5 - 0.05
+        assert spans.max() <= 1.001
+        assert spans.std() > 0.05
+        assert first.std() > 0.03
+
+
+def test_resized_crop_of_nothing_changes_nothing():
+    images = torch.rand(4, 3, 9, 12)
+    ones, zeros = torch.ones(4), torch.zeros(4)
+    torch.testing.assert_close(transforms.zoom(images, zeros, zeros, ones, ones), images)
+
+
+def test_colours_turn_about_grey():
+    images = torch.rand(6, 3, 5, 5) * 0.5 + 0.25
+    grey = images.mean(1, keepdim=True)
+    ones, zeros = torch.ones(6), torch.zeros(6)
+    torch.testing.assert_close(transforms.recolour(images, ones, zeros), images)
+    torch.testing.assert_close(transforms.recolour(images, zeros, zeros), grey.expand_as(images))
+    # A third of a turn exchanges the channels.
+    turned = transforms.recolour(images, ones, torch.full((6,), 2 * math.pi / 3))
+    torch.testing.assert_close(turned, images.roll(1, dims=1))
+    jittered = Augment(saturation=0.3, hue=0.05)(images, generator())
+    torch.testing.assert_close(jittered.mean(1, keepdim=True), grey, atol=0.02, rtol=0)
+    assert not torch.allclose(jittered, images, atol=0.01)
+
+
+@pytest.mark.parametrize("augment", [Augment(hue=0.1), Augment(saturation=0.1)])
+def test_colours_of_grey_images(augment):
+    with raises_about(ShapeError, "images", "3 channels", "(2, 1, 8, 8)"):
+        augment(torch.rand(2, 1, 8, 8), generator())
+
+
+@pytest.mark.parametrize(("name", "value"), [("resized_crop", 0.99), ("saturation", -0.1), ("hue", 0.6), ("mixup", -1)])
+def test_colour_and_crop_out_of_range(name, value):
+    with raises_about(ConfigError, f"{name}", f"got {value}"):
+        Augment(**{name: value})

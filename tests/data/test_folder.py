@@ -97,7 +97,7 @@ def test_most_common_size(pets):
 def test_large_images(tmp_path):
     for name in ("cat", "dog"):
         fill(tmp_path / name, range(3), size=(300, 400))
-    assert load_data("folder", path=tmp_path).image_shape == (1, 48, 64)
+    assert load_data("folder", path=tmp_path).image_shape == (1, 168, 224)
 
 
 @pytest.mark.parametrize(("size", "shape"), [(12, (1, 12, 12)), ((5, 9), (1, 5, 9)), ([5, 9], (1, 5, 9))])
@@ -163,7 +163,95 @@ def test_too_few_images(pets):
         load_data("folder", path=pets)
 
 
+@pytest.fixture
+def damaged(pets):
+    """Two files that cannot be read beside the others: one is no image, the other is cut off."""
+    (pets / "dog" / "broken.jpg").write_bytes(b"no picture")
+    whole = (pets / "cat" / "007.png").read_bytes()
+    (pets / "cat" / "cut.png").write_bytes(whole[:-30])
+    return pets
+
+
 def test_damaged_image(pets):
     (pets / "dog" / "broken.jpg").write_bytes(b"no picture")
-    with raises_about(DataError, "dog/broken.jpg"):
+    with raises_about(DataError, "dog/broken.jpg", "skip_bad"):
         load_data("folder", path=pets)
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_all_damaged_images_are_listed(damaged, split):
+    with pytest.raises(DataError) as caught:
+        load_data("folder", split, path=damaged)
+    first, *files = str(caught.value).splitlines()
+    assert first.startswith(f"{damaged}: ")
+    assert "2 bad files" in first
+    assert [line.split(": ")[0].strip() for line in files] == [
+        str(damaged / "cat/cut.png"),
+        str(damaged / "dog/broken.jpg"),
+    ]
+
+
+def test_damaged_images_are_left_out(damaged):
+    with pytest.warns(UserWarning, match=r"2 files.*cut\.png.*broken\.jpg"):
+        train = load_data("folder", "train", path=damaged, skip_bad=True)
+    val, test = (load_data("folder", split, path=damaged, skip_bad=True) for split in ("val", "test"))
+    assert sorted(values(train) + values(val) + values(test)) == [*range(40), *range(100, 120)]
+
+
+def test_a_class_of_damaged_images_alone(pets):
+    (pets / "cow").mkdir()
+    for number in range(4):
+        (pets / "cow" / f"{number}.png").write_bytes(b"moo")
+    with raises_about(DataError, pets, "class 'cow'"):
+        load_data("folder", path=pets, skip_bad=True)
+
+
+def test_a_repaired_image_is_read_again(damaged):
+    (damaged / "dog" / "broken.jpg").unlink()
+    with raises_about(DataError, "cut.png"):
+        load_data("folder", path=damaged)
+    (damaged / "cat" / "cut.png").write_bytes((damaged / "cat" / "007.png").read_bytes())
+    assert len(load_data("folder", "train+val", path=damaged)) == 55
+
+
+@pytest.mark.parametrize("name", ["valid", "validation"])
+def test_other_names_of_the_validation_split(tmp_path, name):
+    for j, kind in enumerate(("cat", "dog")):
+        fill(tmp_path / "train" / kind, range(10 * j, 10 * j + 6))
+        fill(tmp_path / name / kind, range(50 + 10 * j, 50 + 10 * j + 3))
+    assert values(load_data("folder", "val", path=tmp_path)) == [50, 51, 52, 60, 61, 62]
+    assert len(load_data("folder", "train", path=tmp_path)) == 10
+    for kind in ("cat", "dog"):
+        fill(tmp_path / "val" / kind, range(3))
+    with raises_about(DataError, tmp_path, "val", name):
+        load_data("folder", path=tmp_path)
+
+
+@pytest.mark.parametrize(("largest", "side"), [(20, 15), (600, 224)])
+def test_mixed_sizes_give_a_square(tmp_path, largest, side):
+    for k, name in enumerate(("cat", "dog")):
+        for number, width in enumerate(np.linspace(10 + k, largest, 10, dtype=int)):
+            fill(tmp_path / name / str(number), [number], size=(8, int(width)))
+    shape = load_data("folder", path=tmp_path).image_shape
+    assert shape[1] == shape[2]
+    assert abs(shape[1] - side) <= 2
+
+
+def test_images_on_disk_are_those_in_memory(pets):
+    fill(pets / "cat" / "wide", range(40, 48), size=(6, 12))
+    for split in ("train", "val", "train+val"):
+        memory, disk = (load_data("folder", split, path=pets, memory_mb=limit) for limit in (1, 0))
+        assert (memory.in_memory, disk.in_memory) == (True, False)
+        assert disk.image_shape == memory.image_shape
+        assert torch.equal(disk.images, memory.images)
+        assert torch.equal(disk.labels, memory.labels)
+        some = torch.tensor([3, 0, 2])
+        assert torch.equal(disk.subset(some).images, memory.subset(some).images)
+        assert torch.equal(disk.cropped(4).images, memory.cropped(4).images)
+        assert disk.cropped(4).image_shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize("value", [-1, True])
+def test_wrong_memory(pets, value):
+    with raises_about(ConfigError, "memory_mb", f"got {value}"):
+        load_data("folder", path=pets, memory_mb=value)

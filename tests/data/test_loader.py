@@ -174,3 +174,37 @@ def test_sources_are_augmented_like_the_image():
 def test_wrong_epoch_size(size, shuffle):
     with raises_about(ConfigError, "epoch_size", f"got {size}"):
         BatchLoader(numbered(8), 4, shuffle=shuffle, epoch_size=size)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("position", [0, 1, 5])
+def test_workers_give_the_same_batches_from_any_position(workers, position):
+    def make(workers):
+        return BatchLoader(numbered(16), 2, shuffle=True, augment=Augment(shift=1), seed=2, workers=workers)
+
+    alone, ahead = make(0), make(workers)
+    for loader in (alone, ahead):
+        loader.load_state_dict({"epoch": 1, "position": position})
+    assert same(list(alone), list(ahead))
+    assert ahead.state_dict() == alone.state_dict() == {"epoch": 1, "position": 8}
+    assert same(list(alone), list(ahead))
+
+
+def test_position_counts_batches_that_were_given_out_by_workers():
+    loader = BatchLoader(numbered(16), 2, shuffle=True, workers=2)
+    batches = iter(loader)
+    for count in (1, 2, 3):
+        next(batches)
+        assert loader.state_dict() == {"epoch": 0, "position": count}
+    del batches
+
+
+def test_balanced_passes():
+    pixels = np.zeros((40, 4, 4), np.uint8)
+    data = InMemoryDataset.from_arrays(pixels, (np.arange(40) >= 36).astype(np.int64), class_names="ab")
+    loader = BatchLoader(data, 8, shuffle=True, balanced=True)
+    for _ in range(2):
+        labels = torch.cat([labels for _, labels in loader])
+        assert labels.bincount().tolist() == [20, 20]
+    with raises_about(ConfigError, "balanced", "shuffle"):
+        BatchLoader(data, 8, balanced=True)

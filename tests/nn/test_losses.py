@@ -185,3 +185,43 @@ def test_likelihood_is_that_of_a_share() -> None:
     caps = Capsules(torch.zeros(2, 3, 16), activations)
     expected = -(math.log(0.1 / 1.5) + math.log(1 / 3)) / 2
     assert LikelihoodLoss()(caps, torch.tensor([1, 0])).item() == pytest.approx(expected)
+
+
+def every_loss(**options: object) -> dict[str, torch.nn.Module]:
+    return {name: LOSSES[name](**options).eval() for name in LOSSES}
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_class_weights_weight_the_samples(name: str) -> None:
+    torch.manual_seed(0)
+    weight, labels = [0.5, 2.0, 1.0], torch.tensor([0, 1, 1, 2])
+    caps = lengths(torch.rand(4, 3).tolist())
+    alone = [every_loss()[name](Capsules(*(each[k : k + 1] for each in caps)), labels[k : k + 1]) for k in range(4)]
+    expected = sum(weight[int(label)] * loss for label, loss in zip(labels, alone, strict=True)) / 4
+    torch.testing.assert_close(every_loss(weight=weight)[name](caps, labels), expected)
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_equal_class_weights_change_nothing(name: str) -> None:
+    caps, labels = lengths(torch.rand(4, 3).tolist()), torch.tensor([0, 1, 1, 2])
+    plain, equal = (every_loss(**options)[name](caps, labels) for options in ({}, {"weight": [1.0, 1.0, 1.0]}))
+    torch.testing.assert_close(plain, equal)
+
+
+def test_weight_of_two_classes_is_their_mean() -> None:
+    caps = lengths([[0.9, 0.4, 0.9]])
+    plain, weighted = (MarginLoss(weight=weight)(caps, torch.tensor([[0, 1]])) for weight in (None, [1.0, 4.0, 9.0]))
+    torch.testing.assert_close(weighted, 2.5 * plain)
+
+
+@pytest.mark.parametrize("weight", [[1.0, -1.0], [1.0, math.nan], [[1.0]], "balanced"])
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_weights_that_are_none(name: str, weight: object) -> None:
+    with raises_about(ConfigError, "weight:"):
+        LOSSES[name](weight=weight)
+
+
+@pytest.mark.parametrize("name", LOSSES.names())
+def test_weights_of_other_classes(name: str) -> None:
+    with raises_about(ShapeError, "weight:", "3", "got 2"):
+        LOSSES[name](weight=[1.0, 2.0])(lengths([[0.1, 0.2, 0.3]]), torch.tensor([0]))

@@ -9,7 +9,7 @@ from torchcaps.data.digit_pairs import load_digit_pairs
 from torchcaps.data.digits import load_digits
 from torchcaps.data.download import download_data
 from torchcaps.data.emnist import load_emnist
-from torchcaps.data.folder import load_folder
+from torchcaps.data.folder import FolderDataset, load_folder
 from torchcaps.data.generated import GeneratedDataset
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.kmnist import load_kmnist
@@ -36,6 +36,7 @@ __all__ = [
     "BatchLoader",
     "DatasetEntry",
     "FileState",
+    "FolderDataset",
     "GeneratedDataset",
     "ImageDataset",
     "InMemoryDataset",

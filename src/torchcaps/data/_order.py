@@ -33,6 +33,27 @@ def shuffled_order(seed: int, size: int) -> Order:
     return partial(_stored, torch.randperm(size, generator=torch.Generator().manual_seed(seed)))
 
 
+def balanced_order(seed: int, labels: Tensor) -> Order:
+    """Return an order of as many indices as labels [N] in which all classes are equally frequent, up to one.
+
+    Images of a rare class are repeated, and images of a frequent one left out, in turn.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 0, 1])
+    >>> labels[balanced_order(0, labels)(0, 6)].tolist().count(1)
+    3
+    """
+    generator = torch.Generator().manual_seed(seed)
+    classes = labels.unique()
+    share = -(-len(labels) // len(classes))
+    chosen = []
+    for k in classes:
+        members = (labels == k).nonzero().squeeze(1)  # [n]
+        passes = [members[torch.randperm(len(members), generator=generator)] for _ in range(-(-share // len(members)))]
+        chosen.append(torch.cat(passes)[:share])
+    drawn = torch.cat(chosen)
+    return partial(_stored, drawn[torch.randperm(len(drawn), generator=generator)][: len(labels)])
+
+
 def _stored(indices: Tensor, start: int, stop: int) -> Tensor:
     return indices[start:stop]
 

@@ -33,6 +33,12 @@ class Augment:
         brightness: Largest value that is added or subtracted.
         contrast: Distances from the mean of a channel are scaled by 1 - contrast to 1 + contrast.
         crop: Side of a square crop: random in training, the centre in evaluation; 0 for none.
+        resized_crop: Largest fraction of the area that is cut away; the random window, 3/4 to 4/3 times as wide as the
+            image in proportion to its height, is scaled back to the size of the image.
+        saturation: The distance from grey is scaled by 1 - saturation to 1 + saturation; colour images only.
+        hue: Largest turn of the colours either way, as a fraction of the colour circle; colour images only.
+        mixup: Parameter of the beta distribution of the shares in which pairs of images of a batch are blended, and
+            their losses with them (Zhang et al. 2018); 0 for none. The trainer does it.
 
     Raises:
         ConfigError: If a value is out of range.
@@ -54,6 +60,10 @@ class Augment:
     brightness: float = 0.0
     contrast: float = 0.0
     crop: int = 0
+    resized_crop: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+    mixup: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("shift", "crop"):
@@ -62,8 +72,10 @@ class Augment:
                 raise ConfigError(f"{name}: expected a number of pixels, got {value!r}")
         for name, limit in (("rotate", 180), ("scale", 0.99), ("shear", 10), ("elastic", 100)):
             _check_range(name, getattr(self, name), limit)
-        for name in ("warp_prob", "erase", "brightness", "contrast"):
+        for name in ("warp_prob", "erase", "brightness", "contrast", "saturation"):
             _check_range(name, getattr(self, name), 1)
+        for name, limit in (("resized_crop", 0.95), ("hue", 0.5), ("mixup", 100)):
+            _check_range(name, getattr(self, name), limit)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Augment each image with random numbers of its own.
@@ -102,6 +114,11 @@ class Augment:
             transforms.crop(images, self.crop)
             tops, lefts = (draw.integers(side - self.crop) for side in images.shape[-2:])
             images = transforms.windows(images, tops, lefts, self.crop, self.crop)
+        if self.resized_crop:
+            images = self._zoom(images, draw)
+        if self.saturation or self.hue:
+            saturation = 1 + draw.floats(self.saturation)
+            images = transforms.recolour(images, saturation, draw.floats(2 * math.pi * self.hue))
         if self.brightness or self.contrast:
             brighter = draw.floats(self.brightness)
             images = transforms.relight(images, brighter, 1 + draw.floats(self.contrast))
@@ -138,6 +155,14 @@ class Augment:
             (2, 32, 32)
         """
         return (image_shape[0], self.crop, self.crop) if self.crop else image_shape
+
+    def _zoom(self, images: Tensor, draw: _Draw) -> Tensor:
+        area = 1 - draw.floats(self.resized_crop / 2) - self.resized_crop / 2  # [B], from 1 - resized_crop to 1
+        ratio = draw.floats(math.log(4 / 3)).exp()  # [B]
+        heights, widths = (area / ratio).sqrt().clamp(max=1), (area * ratio).sqrt().clamp(max=1)
+        tops = (draw.floats(0.5) + 0.5) * (1 - heights)
+        lefts = (draw.floats(0.5) + 0.5) * (1 - widths)
+        return transforms.zoom(images, tops, lefts, heights, widths)
 
     def _erase(self, images: Tensor, draw: _Draw) -> Tensor:
         height, width = images.shape[-2:]

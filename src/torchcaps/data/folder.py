@@ -1,7 +1,7 @@
 """A folder of images with one sub-folder per class.
 
     images/cat/*.jpg  images/dog/*.jpg          splits are made of each class, always the same
-    images/train/cat/...  images/test/cat/...   or splits are folders; val and test may be missing
+    images/train/cat/...  images/test/cat/...   or splits are folders; val (or valid) and test may be missing
 
 A split without a folder is held out of the training images by a checksum of each file name, so that an image mostly
 keeps its split when others are added.
@@ -9,26 +9,115 @@ keeps its split when others are added.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from torchcaps.data.dataset import ImageDataset
+from torchcaps.data._folder_files import ScannedFolder, scan_folder
+from torchcaps.data.dataset import Batch, ImageDataset
 from torchcaps.data.in_memory import InMemoryDataset
-from torchcaps.data.readers.image_files import MAX_THREADS, SUFFIXES, probe_image, read_image
+from torchcaps.data.readers.image_files import MAX_THREADS, read_image
 from torchcaps.data.registry import DATASETS, DatasetEntry
+from torchcaps.data.transforms import crop
 from torchcaps.errors import ConfigError, DataError
 
-# Larger images are scaled down to this side if no size is given.
-MAX_SIDE = 64
-_SPLITS = ("train", "val", "test")
+# Megabytes that the images of all splits may take; more stay on disk.
+MEMORY_MB = 1000
+_MAX_LISTED = 20
 
-Files = dict[str, list[Path]]
+
+class FolderDataset(ImageDataset):
+    """One split of a folder of images that are decoded when they are needed.
+
+    Args:
+        name: Name of the data set.
+        split: Name of the split.
+        files: The image files.
+        labels: Class index of each file, int64 [N].
+        class_names: Name of each class.
+        image_shape: Channels, height and width to which every image is scaled.
+        origin: The folder.
+
+    Example:
+        >>> load_folder("train", "my/photos", memory_mb=0).in_memory  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        files: Sequence[Path],
+        labels: Tensor,
+        class_names: Sequence[str],
+        image_shape: tuple[int, int, int],
+        origin: str,
+    ) -> None:
+        super().__init__(name, split, class_names, origin)
+        self._files = list(files)
+        self._labels = labels
+        self._shape = image_shape
+        self._crop: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        return self._shape if self._crop is None else (self._shape[0], self._crop, self._crop)
+
+    @property
+    def labels(self) -> Tensor:
+        """Class indices of all images, int64 [N]."""
+        return self._labels
+
+    @property
+    def meta(self) -> dict[str, Tensor]:
+        """Empty: a folder holds images and labels."""
+        return {}
+
+    def read(self, indices: Tensor) -> Batch:
+        """Return the images at these indices, int64 [n] in 0 to N - 1, in this order."""
+        images = read_files([self._files[index] for index in indices.tolist()], self._shape)  # [n, C, H, W]
+        return Batch(images if self._crop is None else crop(images, self._crop), self._labels[indices], None, {})
+
+    def select(self, indices: Tensor) -> Self:
+        """Return the data set of the images at these indices, int64 [n] in 0 to N - 1, in this order."""
+        return self._copied(_files=[self._files[index] for index in indices.tolist()], _labels=self._labels[indices])
+
+    def cropped(self, size: int) -> Self:
+        """Return the data set with every image cropped to its centre, size x size."""
+        crop(torch.empty(1, *self.image_shape), size)
+        return self._copied(_crop=size)
+
+
+def read_files(files: Sequence[Path], image_shape: tuple[int, int, int]) -> Tensor:
+    """Read image files in several threads.
+
+    Args:
+        files: The files.
+        image_shape: Channels, height and width of the result.
+
+    Returns:
+        The images, uint8 [n, C, H, W].
+    """
+    # An array: other threads cannot fill a tensor that was made in inference mode.
+    pixels = np.empty((len(files), *image_shape), np.uint8)  # [n, C, H, W]
+
+    def fill(place: int) -> None:
+        pixels[place] = read_image(files[place], image_shape)
+
+    # Pillow releases the interpreter lock while it decodes and scales.
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        list(pool.map(fill, range(len(files))))
+    return torch.from_numpy(pixels)
 
 
 def load_folder(
@@ -39,6 +128,8 @@ def load_folder(
     channels: int | None = None,
     val_fraction: float = 0.1,
     test_fraction: float = 0.1,
+    skip_bad: bool = False,
+    memory_mb: int = MEMORY_MB,
 ) -> ImageDataset:
     """Load one split of a folder of images.
 
@@ -47,126 +138,67 @@ def load_folder(
     Args:
         split: `train`, `val`, `test` or `train+val`.
         path: Folder with one sub-folder per class, or with such folders for each split.
-        image_size: Height and width, or one number for both; the default is the most common size, scaled down to at
-            most 64 pixels.
+        image_size: Height and width, or one number for both; the default is the size of most images, or a square if
+            sizes are mixed, scaled down to at most 224 pixels.
         channels: 1 or 3; the default is 1 if all images are grey.
         val_fraction: Fraction of each class in the validation split if it has no folder; at least one image.
         test_fraction: Fraction of each class in the test split if it has no folder; at least one image.
+        skip_bad: Whether to leave out files that cannot be read, with a warning, instead of stopping.
+        memory_mb: Largest size of all images in memory, in megabytes; more stay on disk and are decoded when needed.
 
     Returns:
         The images, uint8 [N, C, H, W], and labels.
 
     Raises:
         ConfigError: If an option is out of range.
-        DataError: If a folder has too few classes or images, or an image is damaged.
+        DataError: If a folder has too few classes or images, or images are damaged.
 
     Example:
         >>> load_folder("train", "my/images")[0]  # doctest: +SKIP
     """
+    if isinstance(memory_mb, bool) or not memory_mb >= 0:
+        raise ConfigError(f"memory_mb: expected a number of at least 0, got {memory_mb!r}")
     root = Path(path).expanduser()
-    splits = find_images(root, {"val": val_fraction, "test": test_fraction})
-    shape = image_shape_of(splits, image_size, channels)
-    class_names = tuple(splits["train"])
-    classes = [splits[name] for name in split.split("+")]
+    scanned = scan_folder(root, {"val": val_fraction, "test": test_fraction}, skip_bad=skip_bad)
+    report_bad(scanned, split, skip_bad=skip_bad)
+    shape = scanned.image_shape(image_size, channels)
+    class_names = tuple(scanned.splits["train"])
+    classes = [scanned.splits[name] for name in split.split("+")]
     files = [(file, k) for by_class in classes for k, name in enumerate(class_names) for file in by_class.get(name, [])]
-    # Pillow releases the interpreter lock while it decodes and scales.
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-        images = list(pool.map(lambda item: read_image(item[0], shape), files))
-    return InMemoryDataset(
-        name=root.name or str(root),
-        split=split,
-        images=torch.stack(images),  # [N, C, H, W]
-        labels=torch.tensor([label for _, label in files]),  # [N]
-        class_names=class_names,
-        origin=str(root),
-    )
+    paths, labels = [file for file, _ in files], torch.tensor([label for _, label in files], dtype=torch.int64)
+    name, origin = root.name or str(root), str(root)
+    if scanned.count * shape[0] * shape[1] * shape[2] > memory_mb * 1e6:
+        return FolderDataset(name, split, paths, labels, class_names, shape, origin)
+    return InMemoryDataset(name, split, read_files(paths, shape), labels, class_names, origin)
 
 
-def find_images(root: Path, fractions: dict[str, float]) -> dict[str, Files]:
-    """Return the image files of `train`, `val` and `test`, by class."""
-    for split, fraction in fractions.items():
-        if not 0 < fraction < 0.5:
-            raise ConfigError(f"{split}_fraction: expected a number above 0 and below 0.5, got {fraction!r}")
-    if not root.is_dir():
-        raise DataError(f"{root}: expected a folder of images, got no such folder")
-    if not (root / "train").is_dir():
-        return _hold_out(_class_files(root), root, fractions)
-    splits = {split: _class_files(root / split) for split in _SPLITS if (root / split).is_dir()}
-    for split, files in splits.items():
-        for name in files:
-            if name not in splits["train"]:
-                raise DataError(f"{root / split / name}: expected a class of {root / 'train'}, got a new one")
-    missing = {split: fraction for split, fraction in fractions.items() if split not in splits}
-    return {**splits, **_hold_out(splits["train"], root / "train", missing)}
+def report_bad(scanned: ScannedFolder, split: str, *, skip_bad: bool) -> None:
+    """Raise an error with all files that cannot be read, or warn about those of a split that are left out.
 
+    Args:
+        scanned: The folder.
+        split: The split.
+        skip_bad: Whether to warn only.
 
-def _class_files(folder: Path) -> Files:
-    classes = sorted(sub for sub in folder.iterdir() if sub.is_dir() and not sub.name.startswith("."))
-    if not classes and not any(map(_is_image, folder.iterdir())):
-        raise DataError(f"{folder}: expected images in one sub-folder per class, got none")
-    if len(classes) < 2:
+    Raises:
+        DataError: If there are such files and they are not left out.
+    """
+    bad = scanned.bad
+    if not bad:
+        return
+    listed = list(bad.values())[:_MAX_LISTED]
+    if len(bad) > _MAX_LISTED:
+        listed.append(f"and {len(bad) - _MAX_LISTED} more")
+    if not skip_bad and len(bad) == 1:
+        raise DataError(f"{listed[0]} (skip_bad=true leaves it out)")
+    if not skip_bad:
+        listed = "\n  ".join(listed)
         raise DataError(
-            f"{folder}: expected at least two sub-folders, got {len(classes)} (put the images of each class into one)"
+            f"{scanned.root}: expected readable images, got {len(bad)} bad files (skip_bad=true leaves them out)\n  "
+            f"{listed}"
         )
-    files = {sub.name: sorted(filter(_is_image, sub.rglob("*"))) for sub in classes}
-    for name, found in files.items():
-        if not found:
-            raise DataError(
-                f"{folder / name}: expected images of class '{name}', got none (add some or remove the folder)"
-            )
-    return files
-
-
-def _is_image(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
-
-
-def _hold_out(files: Files, folder: Path, fractions: dict[str, float]) -> dict[str, Files]:
-    splits: dict[str, Files] = {split: {} for split in ("train", *fractions)}
-    for name, found in files.items():
-        if len(found) <= len(fractions):
-            raise DataError(
-                f"{folder / name}: expected at least {len(fractions) + 1} images, one for each of "
-                f"{', '.join(splits)}, got {len(found)}"
-            )
-        order = sorted(found, key=lambda file: shuffle_key(file.relative_to(folder)))
-        start = 0
-        for split, fraction in fractions.items():
-            count = max(1, round(fraction * len(found)))
-            splits[split][name] = sorted(order[start : start + count])
-            start += count
-        splits["train"][name] = sorted(order[start:])
-    return splits
-
-
-def shuffle_key(name: Path) -> bytes:
-    """Return a checksum of the name, by which images are shuffled in the same way on every machine."""
-    return hashlib.sha256(name.as_posix().encode()).digest()
-
-
-def image_shape_of(
-    splits: dict[str, Files], image_size: int | Sequence[int] | None, channels: int | None
-) -> tuple[int, int, int]:
-    """Return the shape to which all images of a folder are scaled: the given one, else the most common one."""
-    if channels not in (None, 1, 3):
-        raise ConfigError(f"channels: expected 1 or 3, got {channels!r}")
-    if image_size is not None and channels is not None:
-        return channels, *_sides(image_size)
-    # Over all splits, so that training and test images have the same shape.
-    shapes = [probe_image(file) for files in splits.values() for found in files.values() for file in found]
-    depth = channels or max(depth for depth, _, _ in shapes)
-    if image_size is not None:
-        return depth, *_sides(image_size)
-    (height, width), _ = Counter((height, width) for _, height, width in shapes).most_common(1)[0]
-    factor = min(1, MAX_SIDE / max(height, width))
-    return depth, max(1, round(height * factor)), max(1, round(width * factor))
-
-
-def _sides(image_size: int | Sequence[int]) -> tuple[int, int]:
-    sides = [image_size] * 2 if isinstance(image_size, int) else list(image_size)
-    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
-        raise ConfigError(f"image_size: expected (height, width), got {image_size!r}")
-    return sides[0], sides[1]
+    if split.startswith("train"):
+        warnings.warn(f"left out {len(bad)} files that cannot be read: {', '.join(map(str, bad))}", stacklevel=3)
 
 
 DATASETS.add(

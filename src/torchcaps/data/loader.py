@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from torchcaps.data._order import Order
+from torchcaps.data._order import Order, balanced_order
 from torchcaps.data.augment import Augment
 from torchcaps.data.dataset import ImageDataset, to_float
 from torchcaps.errors import ConfigError, DataError
@@ -26,6 +28,14 @@ def mix_seed(*numbers: int) -> int:
     return int(low) | int(high) << 32
 
 
+def _ignore_signals(worker: int) -> None:
+    """Leave Ctrl-C to the training process, which saves a checkpoint and ends the workers."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
     """Iterate over batches of images and labels that are augmented as a whole; can be resumed at any batch.
 
@@ -37,8 +47,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
     one pass, or `epoch_size` images; the next epoch continues the pass.
 
     Order and augmentation are computed for the global batch, and process `rank` of `world` takes its slice: several
-    processes together see the batches of one process. `DataLoader(loader, batch_size=None, num_workers=2)` prefetches
-    the same batches in worker processes.
+    processes together see the batches of one process. With `workers` the same batches are prefetched by worker
+    processes, which pays where images are read from disk.
 
     Args:
         data: Images and labels.
@@ -49,6 +59,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         rank: Index of this process.
         world: Number of processes.
         epoch_size: Number of images in an epoch; the default is all.
+        workers: Number of processes that read and augment; 0 does it in this one.
+        balanced: Whether a shuffled pass has all classes equally often: images of rare classes are repeated.
 
     Shape:
         images: float32 [B, C, H, W] in [0, 1]; labels: int64 [B] or [B, 2]; sources: float32 [B, 2, C, H, W].
@@ -75,6 +87,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         rank: int = 0,
         world: int = 1,
         epoch_size: int | None = None,
+        workers: int = 0,
+        balanced: bool = False,
     ) -> None:
         if not len(data):
             raise DataError(f"data: expected at least one image, got none ('{data.name}', split '{data.split}')")
@@ -86,6 +100,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
             raise ConfigError(
                 f"epoch_size: expected at least the {batch_size} images of a batch, and shuffle=True, got {epoch_size}"
             )
+        if balanced and (not shuffle or data.num_labels > 1):
+            raise ConfigError("balanced: expected shuffle=True and one label per image, got True")
         self.data = data
         # Fewer images than a batch make one batch, in equal slices for all processes.
         self.batch_size = min(batch_size, len(data) // world * world) if shuffle else batch_size
@@ -95,6 +111,8 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         self.rank = rank
         self.world = world
         self.epoch_size = epoch_size
+        self.workers = workers
+        self.balanced = balanced
         self.epoch = 0
         self._position = 0
         self._restored = False
@@ -115,11 +133,25 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
             self.epoch, self._position = self.epoch + 1, 0
         self._restored = False
         worker = get_worker_info()
+        if worker is None and self.workers:
+            yield from self._prefetched()
+            return
+        start = self._position
         while self._position < len(self):
             number = self._position
             self._position += 1
-            if worker is None or number % worker.num_workers == worker.id:
+            # The first worker has the first batch that is left, wherever a resumed epoch starts.
+            if worker is None or (number - start) % worker.num_workers == worker.id:
                 yield self._batch(number)
+
+    def _prefetched(self) -> Iterator[tuple[Tensor, ...]]:
+        """Yield the batches that are left in this epoch from worker processes."""
+        rest = copy.copy(self)
+        rest.workers, rest._restored = 0, True
+        # The position here counts batches that were given out, not those that were prefetched.
+        for batch in DataLoader(rest, batch_size=None, num_workers=self.workers, worker_init_fn=_ignore_signals):
+            self._position += 1
+            yield tuple(batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position: the epoch and the number of batches of it that were given out."""
@@ -141,7 +173,9 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         if not self.shuffle:
             return torch.arange(start, stop)
         if self._order is None or self._order[0] != turn:
-            self._order = turn, self.data.shuffled_order(mix_seed(self.seed, turn))
+            seed = mix_seed(self.seed, turn)
+            order = balanced_order(seed, self.data.labels) if self.balanced else self.data.shuffled_order(seed)
+            self._order = turn, order
         return self._order[1](start, stop)
 
     def _batch(self, number: int) -> tuple[Tensor, ...]:

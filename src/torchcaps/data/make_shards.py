@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.data.folder import Files, find_images, image_shape_of, shuffle_key
+from torchcaps.data._folder_files import Files, scan_folder, shuffle_key
+from torchcaps.data.folder import report_bad
 from torchcaps.data.readers.image_files import read_image
 from torchcaps.data.readers.shard_files import INDEX
 from torchcaps.errors import ConfigError, DataError
@@ -59,8 +60,9 @@ def make_shards(
         raise ConfigError(f"shard_size: expected at least 1, got {shard_size}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out}: expected a new or empty folder, got one with files")
-    splits = find_images(root, {"val": val_fraction, "test": test_fraction})
-    shape = image_shape_of(splits, image_size, channels)
+    scanned = scan_folder(root, {"val": val_fraction, "test": test_fraction})
+    report_bad(scanned, "train", skip_bad=False)
+    splits, shape = scanned.splits, scanned.image_shape(image_size, channels)
     total = sum(len(files) for split in splits.values() for files in split.values())
     # Files of a killed process are incomplete.
     unfinished = out.with_name(f".{out.name}.part")

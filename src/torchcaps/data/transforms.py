@@ -92,6 +92,56 @@ def relight(images: Tensor, brighter: Tensor, contrast: Tensor) -> Tensor:
     return (scaled + brighter.view(-1, 1, 1, 1)).clamp(0, 1)
 
 
+def zoom(images: Tensor, tops: Tensor, lefts: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
+    """Scale one window of each image to the size of the image, by bilinear interpolation.
+
+    Args:
+        images: Float images.
+        tops: Upper edge of each window, as a fraction of the height.
+        lefts: Left edge of each window, as a fraction of the width.
+        heights: Height of each window, as a fraction.
+        widths: Width of each window, as a fraction.
+
+    Shape:
+        images: [B, C, H, W]; tops, lefts, heights, widths: [B]; returns [B, C, H, W].
+
+    Returns:
+        The windows.
+    """
+    zeros = torch.zeros_like(tops)
+    across = torch.stack([widths, zeros, 2 * lefts + widths - 1], dim=1)  # [B, 3]
+    down = torch.stack([zeros, heights, 2 * tops + heights - 1], dim=1)  # [B, 3]
+    grid = F.affine_grid(torch.stack([across, down], dim=1), list(images.shape), align_corners=False)  # [B, H, W, 2]
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def recolour(images: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
+    """Scale the distance of each pixel from grey, turn its colour about the grey axis, and clamp to [0, 1].
+
+    Args:
+        images: Float images of red, green and blue, in [0, 1].
+        saturation: Scale factor; 0 gives grey.
+        hue: Angle in radians.
+
+    Shape:
+        images: [B, 3, H, W]; saturation, hue: [B]; returns [B, 3, H, W].
+
+    Returns:
+        The images in other colours.
+
+    Raises:
+        ShapeError: If the images do not have three channels.
+    """
+    if images.shape[1] != 3:
+        raise ShapeError(f"images: expected 3 channels for saturation and hue, got {tuple(images.shape)}")
+    # A rotation about (1, 1, 1): the mean of the channels stays.
+    third, cross = torch.full((3, 3), 1 / 3), torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / 3**0.5
+    third, cross, whole = (matrix.to(images) for matrix in (third, cross, torch.eye(3)))
+    cos, sin, factor = (values.view(-1, 1, 1) for values in (hue.cos(), hue.sin(), saturation))
+    matrix = third + factor * (cos * (whole - third) + sin * cross)  # [B, 3, 3]
+    return torch.einsum("bkc,bchw->bkhw", matrix, images).clamp(0, 1)
+
+
 def crop(images: Tensor, size: int, down: int = 0, right: int = 0) -> Tensor:
     """Crop the same square of each image: its centre, or one at an offset from the centre.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -39,8 +40,53 @@ def class_targets(labels: Tensor, like: Tensor) -> Tensor:
     return (targets.any(dim=1) if two else targets).to(like.dtype)  # [B, J]
 
 
+class WeightedLoss(nn.Module):
+    """Base of losses of classes: the mean over the batch, weighted by the class of each sample.
+
+    Args:
+        weight: Weight of each class, or None for equal weights. With several classes per sample it is their mean.
+
+    Raises:
+        ConfigError: If a weight is not a number of at least 0.
+    """
+
+    weight: Tensor | None
+
+    def __init__(self, weight: Sequence[float] | Tensor | None = None) -> None:
+        super().__init__()
+        if weight is not None:
+            if isinstance(weight, str):
+                raise ConfigError(f"weight: expected one number per class, got '{weight}' (a recipe takes 'balanced')")
+            weight = torch.as_tensor(weight, dtype=torch.float32)
+            if weight.dim() != 1 or not weight.isfinite().all() or weight.min() < 0:
+                raise ConfigError(f"weight: expected a number of at least 0 for each class, got {weight.tolist()}")
+        # Not persistent: it follows from the arguments.
+        self.register_buffer("weight", weight, persistent=False)
+
+    def mean(self, losses: Tensor, targets: Tensor) -> Tensor:
+        """Return the weighted mean of the losses of samples [B] with targets [B, J].
+
+        Args:
+            losses: Loss of each sample.
+            targets: 1 for the classes of each sample, 0 for the others.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ShapeError: If there is another number of classes than weights.
+        """
+        if self.weight is None:
+            return losses.mean()
+        if self.weight.shape[0] != targets.shape[1]:
+            raise ShapeError(f"weight: expected {targets.shape[1]} numbers, one per class, got {len(self.weight)}")
+        targets = targets.to(losses.dtype)
+        weights = targets @ self.weight.to(losses.dtype) / targets.sum(dim=-1).clamp(min=1)  # [B]
+        return (weights * losses).mean()
+
+
 @LOSSES.register("margin")
-class MarginLoss(nn.Module):
+class MarginLoss(WeightedLoss):
     """Margin loss: the capsule of a class is long if the class is present and short otherwise.
 
     L_k = T_k max(0, present - a_k)^2 + absent_weight (1 - T_k) max(0, a_k - absent)^2, summed over the classes, mean
@@ -50,6 +96,7 @@ class MarginLoss(nn.Module):
         present: Lowest activation without loss of a class that is present.
         absent: Highest activation without loss of a class that is absent.
         absent_weight: Weight of absent classes.
+        weight: Weight of the samples of each class; see `WeightedLoss`.
 
     Shape:
         capsules: activations [B, J]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
@@ -60,8 +107,15 @@ class MarginLoss(nn.Module):
         tensor(0.)
     """
 
-    def __init__(self, *, present: float = 0.9, absent: float = 0.1, absent_weight: float = 0.5) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        present: float = 0.9,
+        absent: float = 0.1,
+        absent_weight: float = 0.5,
+        weight: Sequence[float] | Tensor | None = None,
+    ) -> None:
+        super().__init__(weight)
         self.present = present
         self.absent = absent
         self.absent_weight = absent_weight
@@ -84,14 +138,17 @@ class MarginLoss(nn.Module):
         too_short = F.relu(self.present - activations).square()  # [B, J]
         too_long = F.relu(activations - self.absent).square()  # [B, J]
         margin = targets * too_short + self.absent_weight * (1 - targets) * too_long  # [B, J]
-        return margin.sum(dim=-1).mean()
+        return self.mean(margin.sum(dim=-1), targets)
 
 
 @LOSSES.register("cross_entropy")
-class CrossEntropyLoss(nn.Module):
+class CrossEntropyLoss(WeightedLoss):
     """Cross-entropy of class capsules with one dimension, the score: -log softmax(scores)_label.
 
     With several classes per sample it is the mean over them. A sample without a class adds nothing.
+
+    Args:
+        weight: Weight of the samples of each class; see `WeightedLoss`.
 
     Shape:
         capsules: poses [B, J, 1]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
@@ -119,14 +176,18 @@ class CrossEntropyLoss(nn.Module):
         if scores.dim() != 2:
             raise ShapeError(f"poses: expected [B, J, 1], one score per class, got {tuple(capsules.poses.shape)}")
         targets = class_targets(labels, scores)  # [B, J]
-        return F.cross_entropy(scores, targets / targets.sum(dim=-1, keepdim=True).clamp(min=1))
+        shares = targets / targets.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, J]
+        return self.mean(F.cross_entropy(scores, shares, reduction="none"), targets)
 
 
 @LOSSES.register("likelihood")
-class LikelihoodLoss(nn.Module):
+class LikelihoodLoss(WeightedLoss):
     """Negative log of the true class's share of all activations: cross-entropy for capsules with poses of any size.
 
     -log(a_label / sum_k a_k), mean over the batch. With several classes per sample it is the mean over them.
+
+    Args:
+        weight: Weight of the samples of each class; see `WeightedLoss`.
 
     Shape:
         capsules: activations [B, J]; labels: class numbers [B] or [B, 2], or targets [B, J]; returns a scalar.
@@ -156,7 +217,7 @@ class LikelihoodLoss(nn.Module):
         tiny = torch.finfo(activations.dtype).tiny
         total = activations.sum(dim=-1, keepdim=True).clamp(min=tiny)  # [B, 1]
         logs = activations.clamp(min=tiny).log() - total.log()  # [B, J]
-        return -(targets * logs).sum(dim=-1).div(targets.sum(dim=-1).clamp(min=1)).mean()
+        return self.mean(-(targets * logs).sum(dim=-1).div(targets.sum(dim=-1).clamp(min=1)), targets)
 
 
 class ReconstructionLoss(nn.Module):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn.losses import LOSSES, one_hot
+from torchcaps.nn.losses import LOSSES, WeightedLoss, one_hot
 from torchcaps.types import Capsules
 
 Growth = Literal["linear", "released"]
@@ -17,7 +18,7 @@ STEPS, START, END = 10000, 0.2, 0.9
 
 
 @LOSSES.register("spread")
-class SpreadLoss(nn.Module):
+class SpreadLoss(WeightedLoss):
     """Spread loss: the true class is more active than every other by a margin m, which grows during training.
 
     sum over i != t of max(0, m - (a_t - a_i))^2, mean over the batch (Hinton et al. 2018, eq. 3). A step is a call in
@@ -30,6 +31,7 @@ class SpreadLoss(nn.Module):
         start: First margin of linear growth.
         end: Last margin of linear growth.
         mean_over_classes: Divide the sum by the number of classes, as in the released code.
+        weight: Weight of the samples of each class; see `WeightedLoss`.
 
     Shape:
         capsules: activations [B, J]; labels: class numbers [B]; returns a scalar.
@@ -54,8 +56,9 @@ class SpreadLoss(nn.Module):
         start: float = START,
         end: float = END,
         mean_over_classes: bool = False,
+        weight: Sequence[float] | Tensor | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(weight)
         if growth not in get_args(Growth):
             raise ConfigError(f"growth: expected one of {', '.join(get_args(Growth))}, got '{growth}'")
         if growth == "released" and (steps, start, end) != (STEPS, START, END):
@@ -101,5 +104,8 @@ class SpreadLoss(nn.Module):
             self.step += 1
         true = activations.gather(1, labels.unsqueeze(1))  # [B, 1]
         short = F.relu(margin - (true - activations)).square()  # [B, J]
-        short = short * ~one_hot(labels, activations.shape[1])  # [B, J]
-        return short.mean() if self.mean_over_classes else short.sum(dim=-1).mean()
+        targets = one_hot(labels, activations.shape[1])  # [B, J]
+        short = short * ~targets  # [B, J]
+        if self.weight is None and self.mean_over_classes:
+            return short.mean()
+        return self.mean(short.mean(dim=-1) if self.mean_over_classes else short.sum(dim=-1), targets)

@@ -119,8 +119,7 @@ class RunCallback(Callback):
         if trainer.is_global_zero:
             write_metrics(self.run.path, state.rows)
             write_diagnostics(self.run.path, state.diagnostics)
-        target = self.run.recipe.trainer.target_accuracy
-        if target is not None and row.get("val_accuracy", 0.0) >= target:
+        if state.is_complete(self.run.recipe):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:

@@ -36,7 +36,7 @@ from torchcaps.train.checkpoint import (
     warn_if_computed_differently,
 )
 from torchcaps.train.context import RunContext
-from torchcaps.train.module import TrainModule
+from torchcaps.train.module import TrainModule, with_class_weights
 from torchcaps.train.run import Run
 
 _PR_SET_PDEATHSIG = 1
@@ -152,10 +152,19 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, rank: int, progre
         rank=rank,
         world=world,
         epoch_size=recipe.data.epoch_size,
+        workers=recipe.data.workers,
+        balanced=recipe.data.sampler == "balanced",
     )
     held_out = None
     if len(val):
-        held_out = BatchLoader(val, recipe.data.batch_size, augment=recipe.data.augment, rank=rank, world=world)
+        held_out = BatchLoader(
+            val,
+            recipe.data.batch_size,
+            augment=recipe.data.augment,
+            rank=rank,
+            world=world,
+            workers=recipe.data.workers,
+        )
     callback = RunCallback(run, EpochDiagnostics(val if len(val) else train, recipe.data.augment))
     if checkpoint is not None and rank == 0:
         warn_if_computed_differently(checkpoint, world)
@@ -165,7 +174,7 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, rank: int, progre
         trainer = make_trainer(run, callbacks, checkpoint)
         try:
             trainer.fit(
-                TrainModule(model, recipe, len(batches) * recipe.trainer.epochs),
+                TrainModule(model, with_class_weights(recipe, train), len(batches) * recipe.trainer.epochs),
                 batches,
                 held_out,
                 ckpt_path=None if checkpoint is None else checkpoint.path,

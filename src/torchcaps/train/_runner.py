@@ -28,7 +28,14 @@ from torchcaps.train._recovery import restart as restart_folder
 from torchcaps.train._recovery import set_aside_folders, text_hash
 from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
 from torchcaps.train.environment import provenance
-from torchcaps.train.module import make_loss, make_model, make_optimizer
+from torchcaps.train.module import (
+    check_mixup,
+    make_loss,
+    make_model,
+    make_optimizer,
+    parameter_groups,
+    with_class_weights,
+)
 from torchcaps.train.recipe import Recipe, with_absolute_paths
 from torchcaps.train.run import METRICS, Run, metrics_text, now, write_diagnostics, write_metrics
 
@@ -62,12 +69,14 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
     # Mistakes in data, model, loss or optimiser are reported before there is a folder.
     data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
     train = data["train"]
-    if recipe.trainer.target_accuracy is not None and not len(data["val"]):
-        raise ConfigError("trainer.target_accuracy: expected a validation split with images, got none")
+    for name in ("target_accuracy", "patience"):
+        if getattr(recipe.trainer, name) is not None and not len(data["val"]):
+            raise ConfigError(f"trainer.{name}: expected a validation split with images, got none")
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, train)
-    make_loss(recipe.loss, model)
-    make_optimizer(recipe.optim, model.parameters())
+    make_loss(with_class_weights(recipe, train).loss, model)
+    make_optimizer(recipe.optim, parameter_groups(model))
+    check_mixup(recipe, model)
     run = Run.create(recipe, folder)
     run.use_context(data, model)
     with run.locked():

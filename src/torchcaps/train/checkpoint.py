@@ -48,7 +48,7 @@ class RunState:
     seconds: float = 0.0
 
     def is_complete(self, recipe: Recipe) -> bool:
-        """Return whether training has ended, by its epochs or its target accuracy.
+        """Return whether training has ended: by its epochs, its target accuracy or its patience.
 
         Args:
             recipe: Recipe of the run.
@@ -58,7 +58,9 @@ class RunState:
         """
         target = recipe.trainer.target_accuracy
         reached = target is not None and bool(self.best) and self.best["val_accuracy"] >= target
-        return reached or len(self.rows) >= recipe.trainer.epochs
+        patience = recipe.trainer.patience
+        stalled = patience is not None and bool(self.best) and len(self.rows) - self.best["epoch"] >= patience
+        return reached or stalled or len(self.rows) >= recipe.trainer.epochs
 
 
 class Checkpoint(NamedTuple):

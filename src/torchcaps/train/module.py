@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,6 +47,28 @@ def make_model(recipe: Recipe, data: ImageDataset) -> ImageModel:
     return create_model(recipe.model.name, shape, data.num_classes, **recipe.model.options)
 
 
+def with_class_weights(recipe: Recipe, data: ImageDataset) -> Recipe:
+    """Replace the class weight "balanced" of a recipe by numbers, N / (J N_k) for class k with N_k of N images.
+
+    Args:
+        recipe: The recipe.
+        data: Its training data.
+
+    Returns:
+        The recipe; the given one unless its weight is "balanced".
+
+    Raises:
+        ConfigError: If images have several labels.
+    """
+    if recipe.loss.options.get("weight") != "balanced":
+        return recipe
+    if data.num_labels > 1:
+        raise ConfigError("loss.options.weight: expected a number per class for images of two labels, got 'balanced'")
+    counts = torch.bincount(data.labels, minlength=data.num_classes)  # [J]
+    weight = (len(data) / (data.num_classes * counts.clamp(min=1))).tolist()
+    return replace(recipe, loss=replace(recipe.loss, options={**recipe.loss.options, "weight": weight}))
+
+
 def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
     """Return the loss of a recipe, by default the model's own.
 
@@ -62,7 +85,31 @@ def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
     name = recipe.name or model.default_loss
     loss = LOSSES[name]
     check_options(recipe.options, inspect.signature(loss).parameters, f"loss '{name}'")
-    return loss(**recipe.options)
+    made = loss(**recipe.options)
+    weight = getattr(made, "weight", None)
+    if weight is not None and len(weight) != model.num_classes:
+        raise ConfigError(
+            f"loss.options.weight: expected {model.num_classes} numbers, one per class, got {len(weight)}"
+        )
+    return made
+
+
+def check_mixup(recipe: Recipe, model: ImageModel) -> None:
+    """Raise ConfigError if a recipe blends images that a decoder should reconstruct.
+
+    Args:
+        recipe: The recipe.
+        model: Its model.
+
+    Raises:
+        ConfigError: If there are mixup and a decoder that is trained.
+    """
+    mixup = recipe.data.augment.mixup
+    if mixup and model.decoder is not None and recipe.loss.reconstruction:
+        raise ConfigError(
+            f"data.augment.mixup: expected 0 with a decoder, whose images are not blends, got {mixup} "
+            "(set model.options.decoder=none or loss.reconstruction=0)"
+        )
 
 
 def make_optimizer(recipe: OptimRecipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -94,6 +141,23 @@ def make_optimizer(recipe: OptimRecipe, parameters: Iterable[nn.Parameter]) -> t
         raise ConfigError(
             f"optim.options: expected values for optimiser '{recipe.name}', got {recipe.options!r} ({error})"
         ) from None
+
+
+def parameter_groups(model: ImageModel) -> list[Any]:
+    """Return the parameters of a model for an optimiser; those of a stem with its own learning rate as a second group.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Parameters, or two groups of them.
+    """
+    if model.stem_lr is None:
+        return list(model.parameters())
+    stem = list(model.stem.parameters())
+    own = {id(parameter) for parameter in stem}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in own]
+    return [{"params": rest}, {"params": stem, "lr": model.stem_lr}]
 
 
 class TrainModule(LightningModule):
@@ -130,6 +194,12 @@ class TrainModule(LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Dropout depends on seed, step and process only, so that no generator state has to be saved.
         torch.manual_seed(mix_seed(self.recipe.seed, self.global_step, self.global_rank))
+        if self.model.freeze:
+            self._freeze_stem(self.current_epoch < self.model.freeze)
+
+    def _freeze_stem(self, frozen: bool) -> None:
+        # At every step: Lightning sets the whole network to training mode after each validation.
+        self.model.stem.requires_grad_(not frozen).train(not frozen)
 
     @property
     def validated(self) -> ImageModel:
@@ -182,6 +252,8 @@ class TrainModule(LightningModule):
     def _classify(self, model: ImageModel, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the loss and the number of correct predictions."""
         images, labels = batch[:2]
+        if self.recipe.data.augment.mixup and model.training:
+            return self._classify_mixed(model, images, labels)
         capsules = model(images)
         loss = self.loss(capsules, labels)
         if model.decoder is not None and self.reconstruction.weight:
@@ -191,9 +263,19 @@ class TrainModule(LightningModule):
                 loss = loss + self.reconstruction(model.decode(capsules, classes), targets)
         return loss, is_correct(capsules.activations, labels).sum()
 
+    def _classify_mixed(self, model: ImageModel, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Blend each image with another of the batch, and their losses in the same shares (mixup)."""
+        alpha = torch.tensor(self.recipe.data.augment.mixup)
+        share = torch.distributions.Beta(alpha, alpha).sample().item()
+        # The larger share first, so that the accuracy is that of the class that is seen more.
+        share, order = max(share, 1 - share), torch.randperm(len(labels)).to(labels.device)
+        capsules = model(share * images + (1 - share) * images[order])
+        loss = share * self.loss(capsules, labels) + (1 - share) * self.loss(capsules, labels[order])
+        return loss, is_correct(capsules.activations, labels).sum()
+
     def configure_optimizers(self) -> Any:
         optim = self.recipe.optim
-        optimizer = make_optimizer(optim, self.model.parameters())
+        optimizer = make_optimizer(optim, parameter_groups(self.model))
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(optim, step, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

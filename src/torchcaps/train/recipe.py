@@ -38,6 +38,9 @@ class DataRecipe:
         options: Options of the data set.
         batch_size: Number of images per step, over all processes.
         epoch_size: Number of images per epoch; by default all.
+        sampler: `shuffle`, or `balanced` to show all classes equally often.
+        workers: Number of processes that read and augment images; 0 does it in the training process. They give the
+            same batches.
         augment: Augmentation of the training images.
     """
 
@@ -45,6 +48,8 @@ class DataRecipe:
     options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = field(default=128, metadata={"least": 1})
     epoch_size: int | None = field(default=None, metadata={"least": 1})
+    sampler: Literal["shuffle", "balanced"] = "shuffle"
+    workers: int = field(default=0, metadata={"least": 0})
     augment: Augment = field(default_factory=Augment)
 
 
@@ -54,7 +59,7 @@ class LossRecipe:
 
     Attributes:
         name: A name of `nn.LOSSES`; by default the model's own.
-        options: Its keyword arguments.
+        options: Its keyword arguments. `weight` may be "balanced": classes count in inverse proportion to their images.
         reconstruction: Weight of the reconstruction loss of models with a decoder.
         scale: Scale of the reconstruction loss, see `nn.ReconstructionLoss`.
     """
@@ -108,6 +113,7 @@ class TrainerRecipe:
     Attributes:
         epochs: Largest number of epochs.
         target_accuracy: Validation accuracy after which the run ends early.
+        patience: Number of epochs without a better validation after which the run ends early.
         accelerator: Device type.
         devices: Number of processes.
         precision: Precision of Lightning.
@@ -116,6 +122,7 @@ class TrainerRecipe:
 
     epochs: int = field(default=10, metadata={"least": 1})
     target_accuracy: float | None = field(default=None, metadata={"above": 0})
+    patience: int | None = field(default=None, metadata={"least": 1})
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = field(default=1, metadata={"least": 1})
     precision: Literal["32-true", "64-true", "bf16-true", "16-mixed", "bf16-mixed"] = "32-true"
@@ -235,18 +242,22 @@ def parse_recipe(text: str | bytes, origin: str = "recipe") -> Recipe:
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Make the path of the data absolute, so that the run can be used from any folder.
+    """Make the paths of data and backbone weights absolute, so that the run can be used from any folder.
 
     Args:
         recipe: The recipe.
 
     Returns:
-        The recipe with an absolute path.
+        The recipe with absolute paths.
     """
     options = dict(recipe.data.options)
     if isinstance(options.get("path"), str):
-        options["path"] = str(Path(options["path"]).absolute())
-    return replace(recipe, data=replace(recipe.data, options=options))
+        options["path"] = str(Path(options["path"]).expanduser().absolute())
+    model = dict(recipe.model.options)
+    if isinstance(model.get("weights"), str):
+        model["weights"] = str(Path(model["weights"]).expanduser().absolute())
+    data = replace(recipe.data, options=options)
+    return replace(recipe, data=data, model=replace(recipe.model, options=model))
 
 
 def learning_settings(recipe: Recipe) -> Recipe:
@@ -271,8 +282,8 @@ def learning_settings(recipe: Recipe) -> Recipe:
 def recipe_hash(recipe: Recipe) -> str:
     """Return a hash of everything that the states of a run depend on.
 
-    Name, description, device, precision, the number of epochs and of steps between checkpoints are left out: a run
-    may be extended, or continued on another device.
+    Name, description, device, precision, workers, the number of epochs, the patience and the number of steps between
+    checkpoints are left out: a run may be extended, or continued on another device.
 
     Args:
         recipe: The recipe.
@@ -286,8 +297,9 @@ def recipe_hash(recipe: Recipe) -> str:
         False
     """
     plain, settings = TrainerRecipe(), learning_settings(recipe)
-    trainer = replace(settings.trainer, epochs=plain.epochs, checkpoint_every=plain.checkpoint_every)
-    return hashlib.sha256(replace(settings, trainer=trainer).to_toml().encode("utf-8")).hexdigest()
+    trainer = replace(settings.trainer, epochs=plain.epochs, patience=None, checkpoint_every=plain.checkpoint_every)
+    settings = replace(settings, trainer=trainer, data=replace(settings.data, workers=0))
+    return hashlib.sha256(settings.to_toml().encode("utf-8")).hexdigest()
 
 
 def _unknown_names(table: Mapping[str, Any]) -> list[str]:

@@ -310,7 +310,9 @@ class Run:
         except (KeyError, TypeError, ValueError) as error:
             file = self.path / "run.json"
             raise CheckpointError(f"run: expected image_shape and num_classes, got '{file}' ({error!r})") from None
-        model = create_model(self.recipe.model.name, (channels, height, width), classes, **self.recipe.model.options)
+        # The weights of the run hold those of the backbone: the file that it started from may be gone.
+        options = {name: value for name, value in self.recipe.model.options.items() if name != "weights"}
+        model = create_model(self.recipe.model.name, (channels, height, width), classes, **options)
         load_weights(model, self.weights)
         return model.eval()
 
