@@ -113,7 +113,7 @@ def test_the_list_of_gaps_is_sorted_and_current() -> None:
     assert sorted(set(known_gaps()) - every) == [], "no longer missing: remove these lines"
 
 
-def test_a_bad_docstring_is_noticed() -> None:
+def test_bad_docstring_is_found() -> None:
     def bare(values: int) -> int:
         """Double a number."""
         return 2 * values

@@ -16,6 +16,6 @@ def test_every_error_is_a_torchcaps_error_and_a_value_error(name: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
-def test_there_are_few() -> None:
+def test_few_error_classes() -> None:
     defined = {name for name, item in vars(errors).items() if inspect.isclass(item)}
     assert defined == {"TorchcapsError", *CHILDREN}

@@ -14,12 +14,12 @@ NO_KERNEL = "ignore:routing runs without its CPU kernel:UserWarning"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert {path.stem for path in EXAMPLES} >= {"layer_in_your_network", "own_kernel", "own_router", "watch_routing"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs_and_says_something(path: Path, tmp_path: Path) -> None:
+def test_example_runs(path: Path, tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert len(lines) <= 90
     compiler = os.environ.get("CXX", "c++")

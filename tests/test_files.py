@@ -70,7 +70,7 @@ def test_planted_temporary_file_is_not_written_to(tmp_path: Path, monkeypatch: p
     assert victim.read_text() == "precious"
 
 
-def test_remove_parts_of_killed_writers(tmp_path: Path) -> None:
+def test_remove_partial_files_of_killed_writers(tmp_path: Path) -> None:
     (tmp_path / ".a.1234.part").write_bytes(b"half")
     (tmp_path / "a").write_bytes(b"whole")
     remove_parts(tmp_path)

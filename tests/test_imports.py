@@ -121,13 +121,13 @@ def test_private_modules_stay_in_their_package() -> None:
     assert private_imports(SOURCE) <= KNOWN_PRIVATE
 
 
-def test_a_planted_private_import_is_found(tmp_path: Path) -> None:
+def test_private_import_is_found(tmp_path: Path) -> None:
     (tmp_path / "nn").mkdir()
     (tmp_path / "nn" / "bad.py").write_text("from torchcaps.ops._route import x\nfrom torchcaps.nn._own import y\n")
     assert private_imports(tmp_path) == {"nn/bad.py imports torchcaps.ops._route"}
 
 
-def test_every_folder_has_its_place() -> None:
+def test_every_package_has_a_layer() -> None:
     folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert folders <= set(MAY_SEE)
 
@@ -157,7 +157,7 @@ def test_every_folder_has_its_place() -> None:
         ("errors.py", "import torchcaps.nn", "torchcaps.nn"),
     ],
 )
-def test_a_planted_violation_is_found(tmp_path: Path, path: str, line: str, name: str) -> None:
+def test_wrong_import_is_found(tmp_path: Path, path: str, line: str, name: str) -> None:
     file = tmp_path / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"import torch\n{line}\n")
@@ -166,7 +166,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, line: str, name
     assert found.endswith(f" imports {name}")
 
 
-def test_what_points_left_is_let_through(tmp_path: Path) -> None:
+def test_allowed_import_passes(tmp_path: Path) -> None:
     for path, line in {
         "nn/good.py": "from torchcaps import ops\nfrom torchcaps.types import Capsules\nfrom .linear import CapsLinear",
         "models/good.py": "from torchcaps.nn import CapsLinear\nfrom . import _base",

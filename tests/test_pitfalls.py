@@ -29,7 +29,7 @@ def lengths(*values: float) -> Capsules:
     return Capsules(activations.unsqueeze(-1), activations)
 
 
-def test_a_primary_capsule_is_eight_channels_of_one_position() -> None:
+def test_primary_capsule_is_eight_channels() -> None:
     # Channel c at position p has the number 100 c + p, so that a capsule tells which numbers it was cut from.
     numbers = (100 * torch.arange(16).view(16, 1) + torch.arange(36)).view(1, 16, 6, 6).float()
     layer = PrimaryCaps2d(16, caps=2, dim=8, kernel_size=1, stride=1)
@@ -44,14 +44,14 @@ def test_a_primary_capsule_is_eight_channels_of_one_position() -> None:
     assert not torch.allclose(poses, wrong)
 
 
-def test_coupling_sums_to_one_over_parents_and_not_over_children() -> None:
+def test_coupling_sums_to_one_over_parents() -> None:
     coupling = ops.dynamic_routing(torch.randn(2, 6, 3, 4), iters=3).coupling
     torch.testing.assert_close(coupling.sum(2), torch.ones(2, 6))
     assert not torch.allclose(coupling.sum(1), torch.ones(2, 3))
 
 
 @pytest.mark.parametrize("name", ["capsnet", "capsnet_small"])
-def test_a_sample_does_not_depend_on_its_neighbours(name: str) -> None:
+def test_samples_are_independent(name: str) -> None:
     model = create_model(name, image_shape=(1, 19, 19)).eval()
     images = torch.rand(3, 1, 19, 19)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def test_a_sample_does_not_depend_on_its_neighbours(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "bias"), [("capsnet_small", "head.bias"), ("cnn_small", "head.4.bias")])
-def test_a_batch_of_one_is_not_always_class_0(name: str, bias: str) -> None:
+def test_batch_of_one_is_not_always_class_0(name: str, bias: str) -> None:
     model = create_model(name, num_classes=4).eval()
     images = torch.rand(3, 1, 28, 28)
     with torch.no_grad():
@@ -73,7 +73,7 @@ def test_a_batch_of_one_is_not_always_class_0(name: str, bias: str) -> None:
     assert wrong.argmax(-1).tolist() == [0, 0, 0]
 
 
-def test_squash_goes_over_the_pose() -> None:
+def test_squash_over_pose_axis() -> None:
     torch.manual_seed(0)
     out = ops.dynamic_routing(100 * torch.randn(5, 6, 3, 4), iters=1).poses
     torch.testing.assert_close(torch.linalg.vector_norm(out, dim=2), torch.ones(5, 3), rtol=0, atol=1e-2)
@@ -97,7 +97,7 @@ def test_black_images_and_zero_votes_have_finite_gradients(iters: int) -> None:
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
-def test_the_margins_can_be_reached() -> None:
+def test_margins_are_reachable() -> None:
     there = lengths(0.9, *[0.1] * 9)
     assert MarginLoss()(there, torch.tensor([0])) == 0
     softened = Capsules(there.poses, there.activations.softmax(-1))
@@ -107,7 +107,7 @@ def test_the_margins_can_be_reached() -> None:
     torch.testing.assert_close(out.activations, torch.linalg.vector_norm(out.poses, dim=-1))
 
 
-def test_iterations_are_neither_one_too_many_nor_too_few_nor_ignored() -> None:
+def test_number_of_iterations() -> None:
     votes = torch.randn(2, 6, 3, 4)
     coupling = [ops.dynamic_routing(votes, iters=iters).coupling for iters in (1, 2, 3)]
     torch.testing.assert_close(coupling[0], torch.full((2, 6, 3), 1 / 3))
@@ -144,7 +144,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("in_caps", [12, None])
-def test_the_weight_is_not_copied_per_sample(in_caps: int | None) -> None:
+def test_weight_is_not_copied_per_sample(in_caps: int | None) -> None:
     layer = CapsLinear(in_caps, 7, in_dim=8, out_dim=9)
     poses = torch.randn(20, 12, 8, requires_grad=True)
     with Largest() as largest:
@@ -157,23 +157,23 @@ def test_the_weight_is_not_copied_per_sample(in_caps: int | None) -> None:
     assert largest.numel == 8 * votes
 
 
-def test_reconstruction_is_summed_over_the_pixels() -> None:
+def test_reconstruction_is_summed_over_pixels() -> None:
     grey, black = torch.full((2, 1, 28, 28), 0.5), torch.zeros(2, 1, 28, 28)
     assert ReconstructionLoss()(grey, black).item() == pytest.approx(0.0005 * 784 * 0.25)
 
 
-def test_the_margin_is_squared() -> None:
+def test_margin_is_squared() -> None:
     assert MarginLoss()(lengths(0.5, 0.0), torch.tensor([0])).item() == pytest.approx(0.4**2)
     assert MarginLoss()(lengths(0.9, 0.5), torch.tensor([0])).item() == pytest.approx(0.5 * 0.4**2)
 
 
-def test_the_decoder_sees_the_true_class_even_when_another_wins() -> None:
+def test_decoder_gets_true_class() -> None:
     capsules = Capsules(torch.ones(1, 3, 2), torch.tensor([[0.1, 0.9, 0.2]]))
     assert mask_capsules(capsules, torch.tensor([2]))[0].tolist() == [[0, 0], [0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize("name", DECODERS.names())
-def test_a_decoder_paints_in_the_range_of_the_images(name: str) -> None:
+def test_decoder_range_matches_images(name: str) -> None:
     painted = DECODERS[name](3, 4, (1, 12, 12))(100 * torch.randn(8, 3, 4))
     assert painted.min() >= 0
     assert painted.max() <= 1

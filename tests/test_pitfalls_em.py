@@ -47,7 +47,7 @@ def make_layers(backend: Any, **options: Any) -> list[CapsConv2d | ClassCaps]:
 
 
 @both_backends
-def test_the_activation_of_a_child_does_not_cancel(backend: str) -> None:
+def test_child_activation_does_not_cancel(backend: str) -> None:
     children = grid()
     children.activations[:, 2, 2, 1] = 0
     poses = children.poses.clone()
@@ -66,7 +66,7 @@ def test_the_activation_of_a_child_does_not_cancel(backend: str) -> None:
         assert 0 < 10 * moved(0.01) < moved(1.0)
 
 
-def test_the_inverse_temperature_rises_and_is_large_enough_to_decide() -> None:
+def test_inverse_temperature_rises() -> None:
     for name in SCHEDULES:
         temps = [SCHEDULES[name](iteration) for iteration in range(10)]
         assert all(later > sooner for sooner, later in itertools.pairwise(temps))
@@ -86,7 +86,7 @@ def test_the_inverse_temperature_rises_and_is_large_enough_to_decide() -> None:
     assert abs(apart(schedule=1e-4)) < 0.01
 
 
-def test_all_positions_that_see_a_child_compete_for_it() -> None:
+def test_positions_compete_for_a_child() -> None:
     def whole(competition: Any) -> Tensor:
         """What all positions together get of the child at each place, [B, 5, 5]."""
         layer = CapsConv2d(1, 3, 3, 2, competition=competition)
@@ -112,7 +112,7 @@ def test_densities_are_compared_as_logarithms(backend: str) -> None:
     assert bool((density / density.sum(-1, keepdim=True)).isnan().any())
 
 
-def test_a_batch_of_one_is_a_batch() -> None:
+def test_batch_of_one() -> None:
     torch.manual_seed(0)
     model = create_model("matrix_capsnet_small", image_shape=(1, 20, 20), num_classes=3)
     images = torch.rand(3, 1, 20, 20)
@@ -123,7 +123,7 @@ def test_a_batch_of_one_is_a_batch() -> None:
         torch.testing.assert_close(alone.activations[0], together.activations[n], rtol=1e-4, atol=1e-5)
 
 
-def test_the_cost_counts_the_logarithm_of_the_deviation() -> None:
+def test_cost_uses_log_of_deviation() -> None:
     votes = torch.randn(1, 9, 2, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     none = torch.zeros(2, dtype=torch.float64)
 
@@ -139,7 +139,7 @@ def test_the_cost_counts_the_logarithm_of_the_deviation() -> None:
 
 @both_backends
 @pytest.mark.parametrize("name", ["beta_u", "beta_a"])
-def test_betas_belong_to_their_own_type_at_every_position(backend: str, name: str) -> None:
+def test_betas_are_per_type(backend: str, name: str) -> None:
     # As many types as positions along a side, so that a wrong order would not be an error.
     torch.manual_seed(0)
     layer = CapsConv2d(2, 3, 3, 1, routing=EMRouting(iters=1), backend=backend)  # pyright: ignore[reportArgumentType]
@@ -152,7 +152,7 @@ def test_betas_belong_to_their_own_type_at_every_position(backend: str, name: st
 
 
 @both_backends
-def test_poses_are_multiplied_as_matrices_and_stay_in_their_places(backend: str) -> None:
+def test_poses_are_multiplied_as_matrices(backend: str) -> None:
     layer = CapsConv2d(1, 1, 1, 1, backend=backend)  # pyright: ignore[reportArgumentType]
     # The child at place n has the entries 100 n to 100 n + 15, row by row.
     numbers = 100.0 * torch.arange(6).view(1, 2, 3, 1, 1) + torch.arange(16.0)
@@ -164,7 +164,7 @@ def test_poses_are_multiplied_as_matrices_and_stay_in_their_places(backend: str)
     assert not torch.allclose(out, (weight @ numbers.unflatten(-1, (4, 4))).flatten(-2))
 
 
-def test_coordinates_are_added_where_the_child_looks() -> None:
+def test_coordinates_of_receptive_centres() -> None:
     torch.manual_seed(0)
     options: dict[str, Any] = {"routing": {"name": "em", "iters": 1}, "competition": "local", "coordinates": 1.0}
     model = create_model("matrix_capsnet_small", image_shape=(1, 28, 32), num_classes=3, **options)
@@ -200,7 +200,7 @@ def train(folder: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> None:
     fit(recipe, folder)
 
 
-def test_the_margin_of_the_spread_loss_grows_with_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spread_margin_grows_with_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     margins: list[float] = []
     forward = SpreadLoss.forward
 

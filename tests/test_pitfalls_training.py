@@ -98,7 +98,7 @@ def is_among(image: Tensor, images: Tensor) -> bool:
     return bool((images == image).flatten(1).all(1).any())
 
 
-def test_augmentation_is_for_training_only(trained: Trained) -> None:
+def test_augmentation_only_in_training(trained: Trained) -> None:
     seen = {training: [] for training in (True, False)}
     for model in trained.models:
         for training, images in model.shown:
@@ -116,7 +116,7 @@ def test_one_optimiser_serves_all_epochs(trained: Trained) -> None:
     assert len(trained.optimisers) == 1
 
 
-def test_the_test_split_steers_nothing(trained: Trained, tmp_path: Path) -> None:
+def test_test_split_selects_nothing(trained: Trained, tmp_path: Path) -> None:
     other = Trained(tmp_path / "other", test_seed=4)
     assert not torch.equal(tiny("test", 3).images, tiny("test", 4).images)
     for name, weight in trained.model.state_dict().items():
@@ -126,7 +126,7 @@ def test_the_test_split_steers_nothing(trained: Trained, tmp_path: Path) -> None
     assert trained.run.weights.read_bytes() == other.run.weights.read_bytes()
 
 
-def test_the_decoder_is_masked_by_the_label_while_training(trained: Trained) -> None:
+def test_decoder_is_masked_by_label_in_training(trained: Trained) -> None:
     wrong = 0
     for winner, labels in trained.model.redrawn:
         assert labels is not None
@@ -136,7 +136,7 @@ def test_the_decoder_is_masked_by_the_label_while_training(trained: Trained) -> 
     assert wrong > 0
 
 
-def test_the_target_of_a_reconstruction_lies_where_a_sigmoid_reaches() -> None:
+def test_reconstruction_target_is_in_sigmoid_range() -> None:
     augment = Augment(shift=2, rotate=20.0, scale=0.1, shear=5.0, erase=0.2)
     for shuffle in (True, False):
         for images, _ in BatchLoader(load_data("digits", "val"), 100, shuffle=shuffle, augment=augment):

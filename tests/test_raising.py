@@ -6,14 +6,14 @@ from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError, TorchcapsError
 
 
-def test_accepts_a_message_that_names_argument_and_value() -> None:
+def test_accepts_message_with_argument_and_value() -> None:
     with raises_about(ConfigError, "iters", 0) as caught:
         raise ConfigError("iters: expected at least 1, got 0")
     assert "expected" in str(caught.value)
 
 
 @pytest.mark.parametrize("message", ["iters: expected at least 1", "got 0", "iters:\ngot 0"])
-def test_rejects_a_message_that_lacks_one_or_has_several_lines(message: str) -> None:
+def test_rejects_incomplete_and_multiline_messages(message: str) -> None:
     with pytest.raises(AssertionError), raises_about(ConfigError, "iters", 0):
         raise ConfigError(message)
 

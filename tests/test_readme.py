@@ -7,7 +7,7 @@ README = Path(__file__).parents[1] / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_there_is_code_at_the_top_of_the_readme() -> None:
+def test_readme_starts_with_code() -> None:
     text = README.read_text()
     first = BLOCK.search(text)
     assert first is not None, "README.md: expected a block of python"
@@ -15,7 +15,7 @@ def test_there_is_code_at_the_top_of_the_readme() -> None:
     assert 5 <= first[1].count("\n") <= 12
 
 
-def test_every_snippet_of_the_readme_runs() -> None:
+def test_readme_snippets_run() -> None:
     names: dict[str, object] = {}
     blocks = BLOCK.findall(README.read_text())
     assert blocks, "README.md: expected a block of python"

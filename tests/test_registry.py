@@ -18,7 +18,7 @@ def pets() -> Registry[str]:
     return pets
 
 
-def test_names_come_in_order_and_by_pattern(pets: Registry[str]) -> None:
+def test_names_are_sorted_and_filtered(pets: Registry[str]) -> None:
     assert pets.names() == ["cat", "dog"]
     assert pets.names("d*") == ["dog"]
     assert pets.names("bird*") == []
@@ -35,7 +35,7 @@ def test_contains(pets: Registry[str]) -> None:
     assert 3 not in pets
 
 
-def test_register_returns_what_it_decorates() -> None:
+def test_register_returns_decorated_object() -> None:
     sounds = Registry[Callable[[], str]]("sound")
 
     @sounds.register("moo")
@@ -46,30 +46,30 @@ def test_register_returns_what_it_decorates() -> None:
     assert moo() == "moo"
 
 
-def test_a_name_that_is_taken_stays_as_it_was(pets: Registry[str]) -> None:
+def test_duplicate_name_is_refused(pets: Registry[str]) -> None:
     with raises_about(ConfigError, "pet:", "got 'cat' (already registered)"):
         pets.add("cat", "purr")
     assert pets["cat"] == "meow"
 
 
-def test_an_unknown_name_offers_the_nearest(pets: Registry[str]) -> None:
+def test_unknown_name_suggests_nearest(pets: Registry[str]) -> None:
     with raises_about(UnknownNameError, "unknown pet 'catt'", "cat") as caught:
         pets["catt"]
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 
-def test_nothing_near_gives_the_whole_list(pets: Registry[str]) -> None:
+def test_unknown_name_lists_all(pets: Registry[str]) -> None:
     with raises_about(UnknownNameError, "unknown pet 'xyz'", "cat, dog"):
         pets["xyz"]
 
 
-def test_an_empty_registry_says_so() -> None:
+def test_empty_registry() -> None:
     with raises_about(UnknownNameError, "unknown pet 'cat'", "none"):
         Registry[str]("pet")["cat"]
 
 
-def test_nearest_takes_the_best_of_several() -> None:
+def test_nearest_of_several() -> None:
     assert nearest("capsnet_smal", ["capsnet", "capsnet_small", "cnn_small"]) == "; did you mean 'capsnet_small'?"
 
 
@@ -91,6 +91,6 @@ def test_every_registry_holds_something_and_teaches(registry: str) -> None:
         REGISTRIES[registry][wrong]
 
 
-def test_the_registries_of_the_core_are_there() -> None:
+def test_core_registries_exist() -> None:
     here = {name.removeprefix("torchcaps.") for name in REGISTRIES}
     assert here >= {"ops.ROUTINGS", "nn.ROUTERS", "nn.DECODERS", "nn.LOSSES", "models.MODELS"}

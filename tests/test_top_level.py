@@ -21,39 +21,39 @@ def loaded_after(code: str) -> list[str]:
     return run(f"{code}\nimport sys\nprint(*[name for name in {HEAVY} if name in sys.modules])").split()
 
 
-def test_import_brings_nothing_heavy() -> None:
+def test_import_is_light() -> None:
     assert loaded_after("import torchcaps; torchcaps.__version__; dir(torchcaps)") == []
 
 
-def test_errors_and_registry_bring_nothing_heavy() -> None:
+def test_errors_and_registry_imports_are_light() -> None:
     assert loaded_after("import torchcaps; torchcaps.errors.ShapeError; import torchcaps._registry") == []
 
 
-def test_the_check_sees_what_is_loaded() -> None:
+def test_check_finds_loaded_modules() -> None:
     assert "torch" in loaded_after("import torchcaps; torchcaps.Capsules")
 
 
 @pytest.mark.parametrize("module", ["ops", "nn", "models"])
-def test_the_core_brings_neither_lightning_nor_pictures(module: str) -> None:
+def test_core_imports_neither_lightning_nor_matplotlib(module: str) -> None:
     assert not {"lightning", "matplotlib", "rich"} & set(loaded_after(f"import torchcaps; torchcaps.{module}"))
 
 
-def test_every_public_name_is_there() -> None:
+def test_public_names_exist() -> None:
     for name in torchcaps.__all__:
         assert getattr(torchcaps, name) is not None
 
 
-def test_dir_is_the_public_list() -> None:
+def test_dir_lists_public_names() -> None:
     assert dir(torchcaps) == sorted(torchcaps.__all__)
 
 
-def test_names_are_those_of_their_modules() -> None:
+def test_names_match_their_modules() -> None:
     assert torchcaps.create_model is importlib.import_module("torchcaps.models").create_model
     assert torchcaps.Capsules is importlib.import_module("torchcaps.types").Capsules
     assert torchcaps.nn is importlib.import_module("torchcaps.nn")
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'torchcaps' has no attribute 'capsnett'$"):
         _ = torchcaps.capsnett  # pyright: ignore[reportAttributeAccessIssue]
     assert not hasattr(torchcaps, "nothing")
@@ -62,7 +62,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     "package", [name for name in torchcaps.__all__ if hasattr(getattr(torchcaps, name), "__path__")]
 )
-def test_every_package_has_what_it_lists(package: str) -> None:
+def test_packages_have_their_public_names(package: str) -> None:
     module = importlib.import_module(f"torchcaps.{package}")
     for name in getattr(module, "__all__", []):
         assert hasattr(module, name)

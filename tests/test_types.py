@@ -9,7 +9,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.types import Capsules, Routed, Trace
 
 
-def test_flatten_goes_position_by_position() -> None:
+def test_flatten_by_position() -> None:
     poses = torch.arange(2 * 3 * 4 * 5 * 6).view(2, 3, 4, 5, 6)
     activations = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5)
     flat = Capsules(poses, activations).flatten()
@@ -20,7 +20,7 @@ def test_flatten_goes_position_by_position() -> None:
     assert torch.equal(flat.activations[:, place], activations[:, row, column, kind])
 
 
-def test_flatten_leaves_a_set_as_it_is() -> None:
+def test_flatten_keeps_a_set() -> None:
     capsules = Capsules(torch.zeros(2, 5, 3), torch.zeros(2, 5))
     assert capsules.flatten() is capsules
 
@@ -32,7 +32,7 @@ def test_flatten_knows_sets_and_grids_only(shape: tuple[int, ...]) -> None:
         Capsules(torch.zeros(shape), torch.zeros(shape[:-1])).flatten()
 
 
-def test_routed_gives_its_parents_as_capsules() -> None:
+def test_routed_parents_are_capsules() -> None:
     poses, activations, coupling = torch.zeros(2, 3, 4), torch.zeros(2, 3), torch.zeros(2, 5, 3)
     capsules = Routed(poses, activations, coupling).capsules
     assert isinstance(capsules, Capsules)
@@ -40,7 +40,7 @@ def test_routed_gives_its_parents_as_capsules() -> None:
     assert capsules.activations is activations
 
 
-def test_trace_counts_its_iterations_and_ends_in_the_last() -> None:
+def test_trace_length_and_last_step() -> None:
     votes = torch.randn(2, 5, 3, 4)
     logits, coupling = torch.randn(4, 2, 5, 3), torch.randn(4, 2, 5, 3)
     poses, activations = torch.randn(4, 2, 3, 4), torch.randn(4, 2, 3)
@@ -52,7 +52,7 @@ def test_trace_counts_its_iterations_and_ends_in_the_last() -> None:
     assert torch.equal(trace.routed.coupling, coupling[3])
 
 
-def test_traces_that_follow_each_other_are_one() -> None:
+def test_traces_are_joined() -> None:
     def some(iters: int) -> Trace:
         parts = [torch.randn(iters, 2, *shape) for shape in ((5, 3), (5, 3), (3, 4), (3,), (3, 4))]
         return Trace("em", torch.randn(2, 5, 3, 4), *parts[:4], extras={"variance": parts[4]})
@@ -67,7 +67,7 @@ def test_traces_that_follow_each_other_are_one() -> None:
     assert torch.equal(joined.extras["variance"][1:], second.extras["variance"])
 
 
-def test_trace_cannot_be_changed() -> None:
+def test_trace_is_immutable() -> None:
     some = torch.zeros(1, 1, 1, 1)
     trace = Trace("dynamic", some, some, some, some, some)
     with pytest.raises(dataclasses.FrozenInstanceError):

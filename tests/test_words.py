@@ -56,7 +56,7 @@ def test_project_uses_the_words_of_the_glossary() -> None:
     assert occurrences() == []
 
 
-def test_the_list_is_applied() -> None:
+def test_word_list_is_applied() -> None:
     pattern = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b", re.IGNORECASE)
     for text in ("a fast twin", "data that is handed in", "What comes along", "the run goes on"):
         assert pattern.search(text), text

@@ -9,7 +9,7 @@ from torchcaps.ops import dynamic_routing, vote
 
 @pytest.mark.parametrize("baseline", [broadcast_routing, einsum_routing])
 @pytest.mark.parametrize("iters", [1, 3])
-def test_a_baseline_gives_what_the_reference_gives_with_its_gradients(baseline, iters):
+def test_baselines_match_reference(baseline, iters):
     generator = torch.Generator().manual_seed(iters)
     poses, weight, bias, grad = (
         torch.randn(*shape, dtype=torch.float64, generator=generator)

@@ -8,7 +8,7 @@ from torchcaps.bench.capsnet import UsualHead, conv_flops, digits, training_step
 from torchcaps.models import create_model
 
 
-def test_the_usual_network_is_the_same_network():
+def test_naive_network_matches_capsnet():
     torch.manual_seed(0)
     model = create_model("capsnet")
     usual = UsualHead()
@@ -22,7 +22,7 @@ def test_the_usual_network_is_the_same_network():
     torch.testing.assert_close(got.activations, expected.activations)
 
 
-def test_flops_of_the_convolutions_are_counted_as_torch_counts_them():
+def test_conv_flops_match_torch():
     from torch.utils.flop_counter import FlopCounterMode
 
     tasks = CASES["capsnet"].candidate("convolutions only").prepare({"batch": 2})
@@ -31,7 +31,7 @@ def test_flops_of_the_convolutions_are_counted_as_torch_counts_them():
     assert counter.get_total_flops() == conv_flops({"batch": 2})
 
 
-def test_a_step_moves_every_parameter():
+def test_step_updates_every_parameter():
     model = create_model("capsnet_small")
     before = [parameter.detach().clone() for parameter in model.parameters()]
     training_step(model, torch.optim.Adam(model.parameters()), {"batch": 2})["step"]()

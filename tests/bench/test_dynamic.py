@@ -32,7 +32,7 @@ def test_tasks():
     assert seen == [((2, 9, 8), (9, 3, 8, 16), (3, 16), 2, False), ((2, 9, 8), (9, 3, 8, 16), (3, 16), 2, True)]
 
 
-def test_check_finds_a_wrong_kernel(monkeypatch):
+def test_wrong_kernel_is_found(monkeypatch):
     check_kernel()
 
     def wrong(children, weight, name, **options):

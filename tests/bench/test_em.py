@@ -20,7 +20,7 @@ def test_every_candidate_runs(candidate):
         call()
 
 
-def test_check_finds_a_wrong_kernel(monkeypatch):
+def test_wrong_kernel_is_found(monkeypatch):
     check_kernel()
     right = EMRouting.route_conv
 

@@ -11,7 +11,7 @@ def test_vote_bytes():
     assert 128 * votes.nbytes == vote_bytes(DIGIT_CAPS)
 
 
-def test_forward_is_without_a_graph_and_the_other_asks_for_all_gradients(monkeypatch):
+def test_forward_and_backward_calls(monkeypatch):
     first, second = torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)
     seen, asked = [], []
 

@@ -19,7 +19,7 @@ def test_every_candidate_repeats(candidate):
     tasks["batch"]()
 
 
-def test_what_is_timed_is_a_new_batch_each_time():
+def test_every_round_loads_a_new_batch():
     for candidate in CASE.candidates[:3]:
         task: Any = candidate.prepare({"batch": 4})["batch"]
         first, second = task(), task()
@@ -32,7 +32,7 @@ def test_passes_follow_each_other():
     assert all(len(task()[1]) == 1000 for _ in range(9))
 
 
-def test_the_check_finds_a_sample_that_depends_on_its_batch(monkeypatch):
+def test_batch_dependent_sample_is_found(monkeypatch):
     check_batches()
     drawn = torch.Tensor.minimum
     monkeypatch.setattr(torch.Tensor, "minimum", lambda one, other: drawn(one, other) // len(one))

@@ -75,7 +75,7 @@ def test_time_limit(toy, clock, seconds, rounds):
     assert row["times"]["task"]["rounds"] == rounds
 
 
-def test_peak_memory_is_the_rise_of_the_resident_memory(monkeypatch):
+def test_peak_memory_is_rise_of_rss(monkeypatch):
     resident = iter([100_000_000, 103_000_000, 101_000_000, 101_500_000])
     events: list[object] = []
     monkeypatch.setattr(measure, "_resident", lambda **options: events.append(options) or next(resident))

@@ -32,7 +32,7 @@ def test_every_candidate_runs(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_check_finds_a_wrong_kernel(name: str, monkeypatch):
+def test_wrong_kernel_is_found(name: str, monkeypatch):
     monkeypatch.setattr(routers, "CHECKED", [(3, 7, 5, 3, 6)])
     check_kernel(name)
     right = ROUTERS[name].route

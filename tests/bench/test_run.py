@@ -28,7 +28,7 @@ def test_all_points_are_measured(toy):
     assert [row["point"] for row in rows[:: len(case.candidates)]] == [dict(point) for point in case.points]
 
 
-def test_memory_of_all_that_ran(toy, monkeypatch):
+def test_memory_of_all_candidates(toy, monkeypatch):
     toy(memory=True)
     monkeypatch.setattr("torchcaps.bench.run.measure_memory", lambda name, candidate, point: {"both": 1.0})
     rows = {row["candidate"]: row for row in run_case("toy", quick=True)["rows"]}

@@ -32,7 +32,7 @@ def measured(monkeypatch):
     monkeypatch.setattr("torchcaps.bench.run_case", run_case)
 
 
-def test_a_quick_look_writes_nothing(measured, capsys, tmp_path, monkeypatch):
+def test_quick_run_writes_nothing(measured, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["bench", "dynamic", "--quick"]) == 0
     out = capsys.readouterr().out
@@ -73,6 +73,6 @@ def test_json_is_one_document(measured, capsys, tmp_path):
         ),
     ],
 )
-def test_mistakes_are_named(words, message, capsys):
+def test_errors_name_the_argument(words, message, capsys):
     assert main(["bench", *words]) == 2
     assert message in capsys.readouterr().err

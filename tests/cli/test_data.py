@@ -62,7 +62,7 @@ def test_show_options(pictures: Path, ask_json, tmp_path: Path) -> None:
         (["verify", "mnits"], "unknown data set 'mnits'; did you mean 'mnist'?"),
     ],
 )
-def test_mistakes(words: list[str], message: str, ask) -> None:
+def test_errors_name_the_argument(words: list[str], message: str, ask) -> None:
     assert ask("data", *words) == (2, "", f"{message}\n")
 
 

@@ -28,7 +28,7 @@ def test_make_shards_and_train(pictures: Path, tmp_path: Path, ask, ask_json) ->
     (("shards", "a", "b", "sise=3"), "unknown option 'sise' of data make shards"),
     (("shards", "no/such", "b"), "no/such: expected a folder of images"),
 ])  # fmt: skip
-def test_mistakes(ask, words, message) -> None:
+def test_errors_name_the_argument(ask, words, message) -> None:
     code, _, err = ask("data", "make", *words)
     assert code == 2
     assert err.startswith(message)

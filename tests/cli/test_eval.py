@@ -11,7 +11,7 @@ from refusing import refused
 from .conftest import CLASSES, train_in
 
 
-def test_the_test_part_class_by_class(run: Path, ask, ask_json) -> None:
+def test_test_split_per_class(run: Path, ask, ask_json) -> None:
     document = ask_json("eval", run)
     assert document["split"] == "test"
     assert document["count"] == 6
@@ -26,15 +26,13 @@ def test_the_test_part_class_by_class(run: Path, ask, ask_json) -> None:
     assert all(name in out for name in CLASSES)
 
 
-def test_another_part_leaves_the_saved_result_alone(run: Path, ask_json) -> None:
+def test_other_split_keeps_saved_result(run: Path, ask_json) -> None:
     before = (run / "evaluation.json").read_text()
     assert ask_json("eval", run, "--split", "train")["count"] == 36
     assert (run / "evaluation.json").read_text() == before
 
 
-def test_other_images_are_brought_to_the_size_that_the_network_knows(
-    run: Path, pictures: Path, ask_json, tmp_path: Path
-) -> None:
+def test_other_images_are_resized(run: Path, pictures: Path, ask_json, tmp_path: Path) -> None:
     from PIL import Image
 
     for file in pictures.rglob("*.png"):
@@ -45,7 +43,7 @@ def test_other_images_are_brought_to_the_size_that_the_network_knows(
     assert (document["data"], document["count"]) == ("larger", 6)
 
 
-def test_mistakes_are_named(run: Path, ask, pictures: Path, tmp_path: Path) -> None:
+def test_errors_name_the_argument(run: Path, ask, pictures: Path, tmp_path: Path) -> None:
     code, _, err = ask("eval", run, "--data", "digits")
     assert code == 2
     assert err.startswith("data: expected the classes that the run was trained on ([bold]cat, dog & <b>, eel), got")
@@ -63,7 +61,7 @@ def test_every_kind_of_network_can_be_tested(name: str, request: pytest.FixtureR
     assert 0 <= ask_json("eval", request.getfixturevalue(name))["accuracy"] <= 1
 
 
-def test_what_routing_does(run: Path, cnn_run: Path, ask, ask_json) -> None:
+def test_routing_diagnostics(run: Path, cnn_run: Path, ask, ask_json) -> None:
     document = ask_json("eval", run, "--diagnostics")
     (layer,) = document["diagnostics"]["layers"]
     assert (layer["name"], layer["parents"], len(layer["entropy"])) == ("head", 3, 3)

@@ -15,13 +15,13 @@ def test_table_result_and_figure(run: Path, ask, ask_json) -> None:
     assert "protocol-corruptions.png" in out
 
 
-def test_a_protocol_that_is_not_there(run: Path, ask) -> None:
+def test_unknown_protocol(run: Path, ask) -> None:
     code, _, err = ask("eval", run, "--protocol", "corruption")
     assert code == 2
     assert err.strip() == "unknown protocol 'corruption'; did you mean 'corruptions'?"
 
 
-def test_a_protocol_chooses_its_data_itself(run: Path, ask) -> None:
+def test_protocol_rejects_data_options(run: Path, ask) -> None:
     code, _, err = ask("eval", run, "--protocol", "corruptions", "--split", "val")
     assert code == 2
     assert err.startswith("--protocol: ")

@@ -46,7 +46,7 @@ def test_links_in_a_run_are_not_written_through(copy: Path, pictures: Path, tmp_
     assert not any(outside.iterdir())
 
 
-def test_weights_that_are_not_numbers(copy: Path, pictures: Path, ask) -> None:
+def test_non_finite_weights(copy: Path, pictures: Path, ask) -> None:
     weights = load_file(copy / "weights.safetensors")
     save_file({name: weight * float("nan") for name, weight in weights.items()}, copy / "weights.safetensors")
     refused(ask, "predict", copy, next((pictures / "eel").iterdir()), about=["weights:", "NaN"])

@@ -20,12 +20,12 @@ def test_versions_devices_and_kernels(ask, ask_json, monkeypatch: pytest.MonkeyP
     assert "/some/where" in out
 
 
-def test_what_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch, ask_json) -> None:
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch, ask_json) -> None:
     monkeypatch.setattr(info, "PACKAGES", ("no-such-package",))
     assert ask_json("info")["versions"]["no-such-package"] == "missing"
 
 
-def test_kernels_are_those_of_the_dispatcher(ask, ask_json) -> None:
+def test_kernels_match_dispatcher(ask, ask_json) -> None:
     kernels = ask_json("info")["kernels"]
     assert {kernel["algorithm"] for kernel in kernels} >= {"dynamic", "em", "uniform"}
     assert all(set(kernel) >= {"algorithm", "backend", "available", "detail"} for kernel in kernels)

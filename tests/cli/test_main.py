@@ -18,7 +18,7 @@ from torchcaps.cli._main import VERBS
 COMMAND = [sys.executable, "-m", "torchcaps"]
 
 
-def test_help_comes_fast_and_without_torch() -> None:
+def test_help_does_not_import_torch() -> None:
     code = (
         "import sys; from torchcaps.cli import main; main(['--help']); main(['train', '--help']);"
         "print(*[name for name in ('torch', 'numpy', 'lightning', 'matplotlib', 'rich') if name in sys.modules])"
@@ -31,7 +31,7 @@ def test_help_comes_fast_and_without_torch() -> None:
     assert all(f"  {name}" in done.stdout for name in VERBS)
 
 
-def test_without_arguments_it_prints_the_help(ask) -> None:
+def test_no_arguments_print_help(ask) -> None:
     assert ask() == ask("--help") == ask("-h")
     assert ask()[0] == 0
 
@@ -74,7 +74,7 @@ def test_every_command_has_help_and_examples(name: str, ask) -> None:
         (["models", "capsnett"], ["unknown model 'capsnett'", "'capsnet'"]),
     ],
 )
-def test_a_mistake_is_one_message_and_code_2(words: list[str], named: list[str], ask) -> None:
+def test_error_is_one_message_with_code_2(words: list[str], named: list[str], ask) -> None:
     code, out, err = ask(*words)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
@@ -86,13 +86,13 @@ def test_unrelated_options_are_not_suggested(ask) -> None:
         assert "did you mean" not in ask("predict", option)[2]
 
 
-def test_the_processes_of_a_training_do_not_start_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_processes_do_not_start_over(capsys: pytest.CaptureFixture[str]) -> None:
     # What multiprocessing does with `python -m torchcaps` in every process that it makes.
     runpy.run_path(str(Path(torchcaps.__file__).with_name("__main__.py")), run_name="__mp_main__")
     assert capsys.readouterr().out == ""
 
 
-def test_a_mistake_in_a_process_of_its_own() -> None:
+def test_error_in_subprocess() -> None:
     done = subprocess.run([*COMMAND, "models", "capsnett", "--json"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "unknown model 'capsnett'; did you mean 'capsnet'?\n"
@@ -105,7 +105,7 @@ def _verb_that_raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> 
     monkeypatch.setattr(_main, "_run", fail)
 
 
-def test_an_unexpected_error_is_one_sentence(monkeypatch: pytest.MonkeyPatch, ask) -> None:
+def test_unexpected_error_is_one_sentence(monkeypatch: pytest.MonkeyPatch, ask) -> None:
     _verb_that_raises(monkeypatch, RuntimeError("two\nlines"))
     code, out, err = ask("models")
     assert (code, out) == (1, "")
@@ -116,7 +116,7 @@ def test_an_unexpected_error_is_one_sentence(monkeypatch: pytest.MonkeyPatch, as
         main(["models", "--debug"])
 
 
-def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, ask) -> None:
+def test_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, ask) -> None:
     def warn(args: object, out: object) -> int:
         warnings.warn("slow today", stacklevel=1)
         return 0
@@ -129,12 +129,12 @@ def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, ask) -> None:
         assert warnings.showwarning is shown
 
 
-def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, ask) -> None:
+def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch, ask) -> None:
     _verb_that_raises(monkeypatch, KeyboardInterrupt())
     assert ask("models") == (130, "", "stopped\n")
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_closed_pipe_is_no_error() -> None:
     with subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

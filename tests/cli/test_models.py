@@ -16,7 +16,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_shipped_weights_are_listed_with_their_networks(folder: Path, ask, ask_json) -> None:
+def test_bundled_weights_are_listed(folder: Path, ask, ask_json) -> None:
     assert "no bundled weights" in ask("models")[1]
     assert "weights '" not in ask("models", "cnn_small")[1]
     ship(folder, "mnist")
@@ -32,7 +32,7 @@ def test_shipped_weights_are_listed_with_their_networks(folder: Path, ask, ask_j
     assert ["toys", "cnn_small", "mnist", "99.12%", "research", "use", "only"] in words
 
 
-def test_a_network_is_described_with_its_cards(folder: Path, ask) -> None:
+def test_model_page_lists_cards(folder: Path, ask) -> None:
     ship(folder, "mnist", commit="0123abc")
     ship(folder, "toys", model="cnn_small", options={}, research_only=True, data_licence="research use only")
     _, out, _ = ask("models", "capsnet_small")
@@ -46,7 +46,7 @@ def test_a_network_is_described_with_its_cards(folder: Path, ask) -> None:
     assert "commit    unknown" in out
 
 
-def test_all_models_are_listed_with_their_parameters(ask, ask_json) -> None:
+def test_models_are_listed_with_parameters(ask, ask_json) -> None:
     entries = {entry["name"]: entry for entry in ask_json("models")}
     assert sorted(entries) == list_models()
     assert entries["capsnet"]["parameters"] == 8_215_728
@@ -56,11 +56,11 @@ def test_all_models_are_listed_with_their_parameters(ask, ask_json) -> None:
     assert entries["capsnet_small"]["description"] in out
 
 
-def test_a_pattern_lists_some(ask_json) -> None:
+def test_pattern_filters_list(ask_json) -> None:
     assert [entry["name"] for entry in ask_json("models", "cnn*")] == list_models("cnn*")
 
 
-def test_one_model_is_described(ask, ask_json) -> None:
+def test_model_page(ask, ask_json) -> None:
     entry = ask_json("models", "capsnet_small")
     model = create_model("capsnet_small")
     assert sum(entry["parts"].values()) == entry["parameters"] == sum(p.numel() for p in model.parameters())

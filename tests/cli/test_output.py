@@ -9,14 +9,14 @@ import pytest
 from torchcaps.cli._output import Output
 
 
-def test_for_people_the_document_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_json_without_option(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output()
     out.document({"a": 1})
     out.say("[bold]a name[/bold] :smile: 12")
     assert capsys.readouterr().out == "[bold]a name[/bold] :smile: 12\n"
 
 
-def test_for_machines_only_the_document_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_only_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(as_json=True)
     out.say("words")
     out.facts({"a": 1})
@@ -31,7 +31,7 @@ def test_for_machines_only_the_document_is_printed(capsys: pytest.CaptureFixture
     assert said.err == "from somebody else\n"
 
 
-def test_tables_hold_what_they_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_contents(capsys: pytest.CaptureFixture[str]) -> None:
     Output().table(("name", "count"), [("[red]", 1234567), ("b", 5)])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == lines[-1] == ""
@@ -42,13 +42,13 @@ def test_tables_hold_what_they_are_given(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_a_switch_is_written_as_in_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_booleans_are_written_as_toml(capsys: pytest.CaptureFixture[str]) -> None:
     Output().table(("option", "default"), [("leaky", False), ("normalise", True), ("iters", 3)])
     words = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert words[3:-1] == [["leaky", "false"], ["normalise", "true"], ["iters", "3"]]
 
 
-def test_a_long_path_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_path_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     path = "/".join(["folder"] * 100)
     Output().facts({"report": path})
     assert capsys.readouterr().out == f"report  {path}\n"

@@ -36,7 +36,7 @@ def test_label_activations_and_reconstruction(run: Path, image: Path, ask, ask_j
     assert str(run / "figures" / "predictions") in out
 
 
-def test_a_file_gets_the_answer_that_its_pixels_get(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
+def test_file_prediction_matches_pixels(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
     expected = ask_json("predict", run, image)["predictions"][0]["activations"]
     turned = tmp_path / "inverted.png"
     Image.open(image).point([255 - value for value in range(256)]).save(turned)
@@ -55,14 +55,14 @@ def test_any_common_file_of_any_size(
     assert ask_json("predict", run, file, "--out", tmp_path)["predictions"][0]["label"] in CLASSES
 
 
-def test_images_of_one_name_get_a_reconstruction_each(run: Path, pictures: Path, ask_json, tmp_path: Path) -> None:
+def test_reconstructions_of_equal_file_names(run: Path, pictures: Path, ask_json, tmp_path: Path) -> None:
     files = [pictures / name / "1.png" for name in CLASSES]
     entries = ask_json("predict", run, *files, "--out", tmp_path / "new" / "folder")["predictions"]
     assert [Path(entry["reconstruction"]).name for entry in entries] == ["1.png", "1-2.png", "1-3.png"]
     assert len(list((tmp_path / "new" / "folder").iterdir())) == 3
 
 
-def test_a_network_without_a_decoder_gives_no_reconstruction(cnn_run: Path, image: Path, ask, ask_json) -> None:
+def test_no_reconstruction_without_decoder(cnn_run: Path, image: Path, ask, ask_json) -> None:
     (entry,) = ask_json("predict", cnn_run, image)["predictions"]
     assert entry["reconstruction"] is None
     assert sum(entry["activations"].values()) == pytest.approx(1)
@@ -70,7 +70,7 @@ def test_a_network_without_a_decoder_gives_no_reconstruction(cnn_run: Path, imag
     assert not (cnn_run / "figures" / "predictions").exists()
 
 
-def test_mistakes_are_named(run: Path, ask, tmp_path: Path) -> None:
+def test_errors_name_the_argument(run: Path, ask, tmp_path: Path) -> None:
     missing = tmp_path / "missing.png"
     refused(ask, "predict", run, missing, about=[missing])
     refused(ask, "predict", run, about=["expected IMAGE", "torchcaps predict --help"])
@@ -90,7 +90,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_weights_that_come_along_need_no_run(shipped: Path, image: Path, ask, ask_json) -> None:
+def test_bundled_weights_need_no_run(shipped: Path, image: Path, ask, ask_json) -> None:
     document = ask_json("predict", "--pretrained", "mnist", image, image)
     assert document["pretrained"] == "mnist"
     first, second = document["predictions"]
@@ -112,7 +112,7 @@ def is_coloured(file: str) -> bool:
     return any(max(colour) - min(colour) > 80 for _, colour in colours)
 
 
-def test_where_two_things_are_in_an_image_both_are_named(shipped: Path, image: Path, ask, ask_json) -> None:
+def test_two_classes_per_image(shipped: Path, image: Path, ask, ask_json) -> None:
     ship(shipped, "multimnist", num_labels=2)
     (entry,) = ask_json("predict", "--pretrained", "multimnist", image)["predictions"]
     assert entry["labels"] == [name for name, _ in entry["top"][:2]]
@@ -124,7 +124,7 @@ def test_where_two_things_are_in_an_image_both_are_named(shipped: Path, image: P
     assert not is_coloured(single["reconstruction"])
 
 
-def test_a_run_on_two_things_names_both(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
+def test_run_with_two_classes_per_image(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "pairs")
     record = json.loads((copy / "run.json").read_text())
     assert record["num_labels"] == 1
@@ -133,14 +133,14 @@ def test_a_run_on_two_things_names_both(run: Path, image: Path, ask_json, tmp_pa
     assert entry["labels"] == [name for name, _ in entry["top"][:2]]
 
 
-def test_a_single_image_cannot_be_asked_about_in_stereo(shipped: Path, image: Path, ask) -> None:
+def test_stereo_network_rejects_single_image(shipped: Path, image: Path, ask) -> None:
     ship(shipped, "smallnorb", model="cnn_small", options={}, image_shape=(2, 28, 28))
     refused(ask, "predict", "--pretrained", "smallnorb", image, about=["predict:", "stereo pairs"])
     ship(shipped, "four", model="cnn_small", options={}, image_shape=(4, 28, 28))
     refused(ask, "predict", "--pretrained", "four", image, about=["predict:", "got 4 channels"])
 
 
-def test_a_run_and_weights_are_one_too_many(shipped: Path, run: Path, image: Path, ask) -> None:
+def test_run_and_weights_exclude_each_other(shipped: Path, run: Path, image: Path, ask) -> None:
     words = f"predict: expected a run or --pretrained, got both ('{run}', 'mnist')\n"
     assert ask("predict", run, image, "--pretrained", "mnist") == (2, "", words)
     words = "unknown pretrained weights 'mnits'; did you mean 'mnist'?\n"

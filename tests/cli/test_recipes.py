@@ -18,5 +18,5 @@ def test_one_recipe_can_be_saved_and_used(ask, ask_json) -> None:
     assert ask_json("recipes", "digits")["data"]["name"] == "digits"
 
 
-def test_an_unknown_recipe_is_named(ask) -> None:
+def test_unknown_recipe(ask) -> None:
     assert ask("recipes", "digit") == (2, "", "unknown recipe 'digit'; did you mean 'digits'?\n")

@@ -18,7 +18,7 @@ def test_all_routers_are_listed(ask, ask_json) -> None:
 
 
 @pytest.mark.parametrize("name", ROUTERS.names())
-def test_every_router_is_described_in_one_sentence(name: str, ask, ask_json) -> None:
+def test_router_descriptions(name: str, ask, ask_json) -> None:
     entry = ask_json("routers", name)
     assert 20 < len(entry["description"]) <= 100
     assert entry["class"] == ROUTERS[name].__name__
@@ -30,9 +30,9 @@ def test_every_router_is_described_in_one_sentence(name: str, ask, ask_json) -> 
     assert all(law.replace("_", " ") in out for law in entry["breaks"])
 
 
-def test_a_pattern_lists_some(ask_json) -> None:
+def test_pattern_filters_list(ask_json) -> None:
     assert [entry["name"] for entry in ask_json("routers", "*routing")] == list_routers("*routing")
 
 
-def test_an_unknown_router_is_named(ask) -> None:
+def test_unknown_router(ask) -> None:
     assert ask("routers", "kuramota") == (2, "", "unknown router 'kuramota'; did you mean 'kuramoto'?\n")

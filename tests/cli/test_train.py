@@ -25,7 +25,7 @@ from torchcaps.train._recovery import text_hash
 from .conftest import CLASSES, TINY
 
 
-def test_a_folder_of_images_trains_with_one_command(run: Path) -> None:
+def test_train_on_image_folder(run: Path) -> None:
     opened = Run.open(run)
     assert opened.status == "finished"
     assert tuple(opened.record["class_names"]) == CLASSES
@@ -36,7 +36,7 @@ def test_a_folder_of_images_trains_with_one_command(run: Path) -> None:
     assert figures >= {"confusion", "coupling", "curves", "diagnostics", "perturbations", "reconstructions"}
 
 
-def test_a_finished_run_says_what_came_of_it_and_what_to_try(run: Path, ask) -> None:
+def test_finished_run_prints_result_and_next_steps(run: Path, ask) -> None:
     code, out, _ = ask("train", "--resume", run)
     assert code == 0
     accuracy = json.loads((run / "evaluation.json").read_text())["accuracy"]
@@ -63,14 +63,14 @@ def test_restart_needs_a_run(ask) -> None:
     refused(ask, "train", "digits", "--restart", about=["--restart:", "--resume"])
 
 
-def test_the_tested_accuracy_is_that_of_the_run(run: Path, ask_json) -> None:
+def test_printed_accuracy_matches_run(run: Path, ask_json) -> None:
     document = ask_json("train", "--resume", run)
     assert document["accuracy"] == Run.open(run).results["test_accuracy"]
     assert document["report"] == str(run / "report.html")
     assert document["status"] == "finished"
 
 
-def test_a_network_without_capsules_is_not_told_about_routing(cnn_run: Path, ask) -> None:
+def test_no_routing_hints_without_capsules(cnn_run: Path, ask) -> None:
     code, out, _ = ask("train", "--resume", cnn_run)
     assert code == 0
     assert "routing" not in out
@@ -89,11 +89,11 @@ def test_a_network_without_capsules_is_not_told_about_routing(cnn_run: Path, ask
         (["lr=0.1"], ["unknown key 'lr'"]),
     ],
 )
-def test_mistakes_are_named(words: list[str], named: list[str], ask) -> None:
+def test_errors_name_the_argument(words: list[str], named: list[str], ask) -> None:
     refused(ask, "train", *words, about=named)
 
 
-def test_a_stopped_run_says_how_to_go_on(run: Path, ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_run_prints_resume_command(run: Path, ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = tmp_path / "stopped"
     stopped.mkdir()
     (stopped / "run.json").write_text('{"status": "stopped", "signal": "SIGTERM"}')
@@ -132,7 +132,7 @@ def test_signal_saves_and_resume_continues(tmp_path: Path, pictures: Path, numbe
     assert len(Run.open(folder).metrics()["epoch"]) == done + 2
 
 
-def test_data_and_model_are_loaded_once_and_the_test_split_is_evaluated_once(
+def test_data_model_and_test_split_are_used_once(
     tmp_path: Path, pictures: Path, ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[str] = Counter()
@@ -161,7 +161,7 @@ def test_data_and_model_are_loaded_once_and_the_test_split_is_evaluated_once(
     assert counts["evaluate test"] == 1
 
 
-def test_a_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json) -> None:
+def test_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json) -> None:
     words = ("model.name=transforming_autoencoder", "model.options={}", f"data.options.path={pictures}")
     document = ask_json("train", "folder", *TINY, *words, "--out", tmp_path / "run")
     assert document["loss"] > 0

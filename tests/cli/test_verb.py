@@ -15,7 +15,7 @@ def make() -> Verb:
     return Verb("sing", "sings", "It sings.", (("torchcaps sing", "a song"),), configure, lambda args, out: 0)
 
 
-def test_options_and_words_come_in_any_order() -> None:
+def test_options_and_arguments_in_any_order() -> None:
     args = make().parse(["a", "--loud", "b=1", "--json"])
     assert (args.words, args.loud, args.json, args.debug) == (["a", "b=1"], True, True, False)
 

@@ -7,12 +7,12 @@ from torchcaps.errors import ConfigError, UnknownNameError
 
 
 @pytest.mark.parametrize("kind", ["recipe", "reproduction"])
-def test_names_are_those_of_the_files(kind):
+def test_names_match_files(kind):
     assert bundled_names(kind)
     assert all(read_toml(kind, name)["name"] == name for name in bundled_names(kind))
 
 
-def test_unknown_names_files_that_are_missing_and_other_text(tmp_path):
+def test_unknown_names_and_missing_files(tmp_path):
     with pytest.raises(UnknownNameError, match=r"unknown reproduction 'multimnists'; did you mean 'multimnist'\?"):
         read_toml("reproduction", "multimnists")
     with pytest.raises(ConfigError, match=r"reproduction: expected a TOML file, got '.*x\.toml' \(No such file"):

@@ -42,7 +42,7 @@ def problems_of(table: dict[str, Any]) -> list[str]:
     return problems
 
 
-def test_builds_nested_tables_and_turns_whole_numbers_into_floats():
+def test_builds_nested_tables_and_converts_integers():
     problems: list[str] = []
     built = _build(Outer, {"name": "x", "inner": {"rate": 2}, "options": {"free": [1]}}, problems)
     assert built == Outer("x", Inner(rate=2.0), options={"free": [1]})
@@ -86,7 +86,7 @@ def test_names_each_mistake(table, problem):
     assert problems_of(table) == [problem]
 
 
-def test_reports_all_mistakes_at_once():
+def test_reports_all_errors_at_once():
     assert len(problems_of({"nam": "x", "inner": {"width": 0, "rate": "fast", "mod": 1}, "on": 2})) == 6
 
 
@@ -98,13 +98,13 @@ def test_parse_value(text, value):
     assert parse_value(text) == value
 
 
-def test_override_makes_tables_on_the_way():
+def test_override_creates_tables():
     table: dict[str, Any] = {}
     override(table, "a.b.c = [1, 2]")
     assert table == {"a": {"b": {"c": [1, 2]}}}
 
 
-def test_a_new_name_takes_the_options_of_the_old_one_away():
+def test_new_name_drops_old_options():
     table = {"options": {"routing": {"name": "dynamic", "iters": 3}, "decoder": "mlp"}, "data": {"name": "a", "b": 1}}
     override(table, "options.routing.name=dynamic")
     assert table["options"]["routing"] == {"name": "dynamic", "iters": 3}
@@ -137,7 +137,7 @@ TREES = st.dictionaries(
 
 
 @given(TREES)
-def test_dump_is_read_back_as_it_was(table):
+def test_dump_round_trip(table):
     assert tomllib.loads(dump(table)) == table
 
 
@@ -145,6 +145,6 @@ def test_dump_leaves_none_out():
     assert dump({"a": None, "b": 1}) == "b = 1"
 
 
-def test_dump_of_what_toml_does_not_know():
+def test_dump_of_unsupported_values():
     with pytest.raises(ConfigError, match=r"a\.b: expected a string, number, list or table, got <object"):
         dump({"a": {"b": object()}})

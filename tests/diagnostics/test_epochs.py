@@ -9,7 +9,7 @@ from torchcaps.diagnostics import EpochDiagnostics, LayerDiagnostics, Snapshot, 
 from torchcaps.nn import LOSSES, MarginLoss
 
 
-def test_values_are_those_of_sixteen_images():
+def test_values_from_sixteen_images():
     data = load_data("digits", "val")
     torch.manual_seed(0)
     model = create_model("capsnet_small")
@@ -26,7 +26,7 @@ def test_values_are_those_of_sixteen_images():
     assert found["gradient_norm"] == pytest.approx(square**0.5, rel=1e-4)
 
 
-def test_a_network_without_routing_has_a_gradient_only():
+def test_network_without_routing_has_gradients_only():
     found = EpochDiagnostics(load_data("digits", "val"), Augment())(
         create_model("cnn_small"), LOSSES["cross_entropy"]()
     )
@@ -34,7 +34,7 @@ def test_a_network_without_routing_has_a_gradient_only():
     assert {measure for _, _, _, measure, _ in found.rows(1)} == {"gradient_norm", "gradient_coherence"}
 
 
-def test_all_layers_and_iterations_have_their_rows():
+def test_rows_for_layers_and_iterations():
     torch.manual_seed(0)
     model, data = create_model("matrix_capsnet_small", routing={"name": "em", "iters": 3}), load_data("digits", "val")
     look = EpochDiagnostics(data, Augment())(model, LOSSES["spread"]())
@@ -54,7 +54,7 @@ def test_all_layers_and_iterations_have_their_rows():
     assert look.summary()["gradient_norm"] == pytest.approx(total**0.5)
 
 
-def test_layers_below_the_classes_see_fewer_images():
+def test_lower_layers_use_fewer_images():
     # 460,800 votes in an image: four of the sixteen, evenly spaced.
     torch.manual_seed(0)
     model, data = create_model("matrix_capsnet_small").eval(), load_data("digits", "val")
@@ -65,13 +65,13 @@ def test_layers_below_the_classes_see_fewer_images():
     assert lower.changed == by_hand.changed
 
 
-def test_a_share_that_is_not_known_has_no_row():
+def test_unknown_share_has_no_row():
     layer = LayerDiagnostics("head", "em", 8, 2, (1.0,), (), None, (0.9, 0.04), (1.0, 1.0))
     rows = Snapshot("digits", "val", 1, (layer,), {}).rows(1)
     assert [row[3] for row in rows] == ["entropy", "dead", "starved"]
 
 
-def test_a_loss_that_counts_steps_is_not_moved():
+def test_stateful_loss_is_unchanged():
     loss = LOSSES["spread"]()
     EpochDiagnostics(load_data("digits", "val"), Augment())(create_model("capsnet_small"), loss)
     assert int(loss.get_buffer("step")) == 0

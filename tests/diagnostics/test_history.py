@@ -6,7 +6,7 @@ from torchcaps.diagnostics.history import Row, from_csv, to_csv
 from torchcaps.train import Run, load_recipe
 
 
-def test_every_number_comes_back_as_it_was():
+def test_history_round_trip():
     rows: list[Row] = [
         (1, "upper.skip", 3, "entropy", 0.1 + 0.2),
         (1, "a, b", None, "dead", 0.0),
@@ -16,7 +16,7 @@ def test_every_number_comes_back_as_it_was():
     assert math.isnan(from_csv(to_csv([(1, "head", 1, "entropy", math.nan)]))["value"][0])
 
 
-def test_a_run_reads_its_file_where_it_has_one(tmp_path):
+def test_run_reads_history(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     assert run.diagnostics() == {}
     (run.path / "diagnostics.csv").write_text(to_csv([(2, "head", None, "dead", 0.5)]))

@@ -47,13 +47,13 @@ def net() -> Net:
     return Net().eval()
 
 
-def test_layers_are_found_by_their_path(net):
+def test_layers_by_path(net):
     found = routing_layers(net)
     assert list(found) == ["lower", "head"]
     assert found["head"] is net.head
 
 
-def test_what_layers_receive_is_kept_while_one_looks(net):
+def test_record_inputs(net):
     with record_inputs(routing_layers(net)) as received:
         parents = net(grid())
     assert list(received) == ["lower", "head"]
@@ -64,7 +64,7 @@ def test_what_layers_receive_is_kept_while_one_looks(net):
     assert received == {}
 
 
-def test_a_layer_that_is_called_twice_is_seen_at_its_last_call():
+def test_record_inputs_keeps_last_call():
     torch.manual_seed(0)
     layer = CapsLinear(6, 3, in_dim=8, out_dim=4)
     first, last = (Capsules(torch.randn(2, 6, 8), torch.ones(2, 6)) for _ in range(2))
@@ -75,7 +75,7 @@ def test_a_layer_that_is_called_twice_is_seen_at_its_last_call():
     torch.testing.assert_close(trace_calls(layer, received["it"]).poses, layer.trace(last).poses)
 
 
-def test_the_calls_of_a_layer_that_goes_step_by_step_are_one_routing():
+def test_record_inputs_joins_stepwise_calls():
     class Steps(CapsLinear):
         stepwise = True
 
@@ -98,7 +98,7 @@ def test_the_calls_of_a_layer_that_goes_step_by_step_are_one_routing():
         torch.testing.assert_close(getattr(steps, name), getattr(whole, name))
 
 
-def test_a_layer_that_gives_poses_alone_can_be_made_even():
+def test_uniform_routing_of_layer_without_activations():
     class Poses(CapsLinear):
         def forward(self, children):  # pyright: ignore[reportIncompatibleMethodOverride]
             return super().forward(children).poses
@@ -112,7 +112,7 @@ def test_a_layer_that_gives_poses_alone_can_be_made_even():
 
 
 @pytest.mark.parametrize("name", ROUTERS.names())
-def test_every_router_can_be_made_even(name):
+def test_uniform_routing_of_every_router(name):
     torch.manual_seed(0)
     layer = CapsLinear(6, 3, in_dim=8, out_dim=4, routing=make_router(name))
     children = Capsules(3 * torch.randn(2, 6, 8), torch.rand(2, 6))
@@ -127,7 +127,7 @@ def test_every_router_can_be_made_even(name):
     assert first.coupling.shape == usual.coupling.shape
 
 
-def test_even_is_the_first_iteration_where_that_is_uniform():
+def test_uniform_routing_equals_first_iteration():
     torch.manual_seed(0)
     layer = CapsLinear(6, 3, in_dim=8, out_dim=4, bias=True)
     children = Capsules(3 * torch.randn(2, 6, 8), torch.ones(2, 6))
@@ -136,7 +136,7 @@ def test_even_is_the_first_iteration_where_that_is_uniform():
     assert not torch.allclose(usual.poses[-1], usual.poses[0], atol=1e-3)
 
 
-def test_one_layer_alone_is_even(net):
+def test_uniform_routing_of_one_layer(net):
     usual = net(grid())
     with uniform_routing(net.lower) as traces:
         even = net(grid())
@@ -164,7 +164,7 @@ def test_router_without_softmax_is_unchanged(monkeypatch):
     assert torch.equal(trace_uniform(layer, children).coupling, layer.trace(children).coupling)
 
 
-def test_at_rest_nothing_is_left_behind(net):
+def test_eval_mode_restores_training(net):
     net.train()
     net.head.eval()
     before, state = copy.deepcopy(net.state_dict()), torch.get_rng_state()
@@ -178,7 +178,7 @@ def test_at_rest_nothing_is_left_behind(net):
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in before.items())
 
 
-def test_gradient_norms_are_those_of_backward(net):
+def test_gradient_norms_match_backward(net):
     labels = torch.tensor([0, 1, 2])
     norms = gradient_norms(net, MarginLoss(), grid(), labels)
     assert list(norms) == ["stem.1", "lower", "head"]
@@ -189,7 +189,7 @@ def test_gradient_norms_are_those_of_backward(net):
         assert norms[name] == pytest.approx(square**0.5, rel=1e-5)
 
 
-def test_gradient_norms_where_gradients_are_off_or_unused(net):
+def test_gradient_norms_of_frozen_and_unused_parameters(net):
     net.unused = nn.Linear(2, 2)
     net.stem.requires_grad_(False)
     with torch.no_grad():

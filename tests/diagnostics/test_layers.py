@@ -44,18 +44,18 @@ def test_votes_of_each_layer(net: Net) -> None:
     assert layer_votes(nn.Linear(2, 2), torch.zeros(1, 2)) == {}
 
 
-def test_as_many_images_as_there_is_room_for() -> None:
+def test_image_count_from_memory() -> None:
     assert [images_per_batch(votes) for votes in (1, 2**20, 2**30)] == [MAX_BATCH, 8, 1]
 
 
-def test_some_layers_are_those_of_all(net: Net) -> None:
+def test_chosen_layers_match_all_layers(net: Net) -> None:
     lower, head = diagnose_layers(net, [grids()])
     assert (lower.name, lower.parents, head.name, head.parents) == ("lower", 3, "head", 4)
     assert diagnose_layers(net, [grids()], ["head"]) == (head,)
     assert diagnose_layers(net, [grids()], []) == ()
 
 
-def test_batches_are_weighted_by_their_images(net: Net) -> None:
+def test_batches_are_weighted_by_size(net: Net) -> None:
     for whole, parts in zip(
         diagnose_layers(net, [grids()]), diagnose_layers(net, [grids()[:5], grids()[5:]]), strict=True
     ):
@@ -70,7 +70,7 @@ def test_dead_and_starved_parents() -> None:
     assert (layer.dead, layer.starved) == (0.5, 0.5)
 
 
-def test_where_classes_are_tied_nothing_is_decided() -> None:
+def test_tied_classes_change_no_prediction() -> None:
     activations = torch.tensor([[0.2, 0.7, 0.1], [0.3, 0.1, 0.3]])
     assert _untied_argmax(activations).tolist() == [1, -1]
     assert _untied_argmax(activations[:, :1]).tolist() == [0, 0]

@@ -25,7 +25,7 @@ def entropy_child_by_child(coupling: torch.Tensor, window: Window) -> float:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_entropy_goes_over_all_positions_that_see_a_child(stride):
+def test_entropy_over_all_positions(stride):
     window = Window((4, 5), (3, 3), stride)
     rows, columns = window.positions
     torch.manual_seed(0)
@@ -35,7 +35,7 @@ def test_entropy_goes_over_all_positions_that_see_a_child(stride):
     )
 
 
-def test_even_is_one_and_decided_is_zero_also_through_a_window():
+def test_entropy_bounds_in_a_window():
     window = Window((4, 4), (3, 3))
     even = window.softmax(torch.zeros(2 * 4, 9 * 2, 3))
     torch.testing.assert_close(coupling_entropy(even[None], window), torch.ones(1))
@@ -47,19 +47,19 @@ def test_even_is_one_and_decided_is_zero_also_through_a_window():
     assert float(coupling_entropy(local.softmax(first)[None], local)) < 1e-3
 
 
-def test_what_leaks_is_one_more_parent():
+def test_entropy_counts_leak_as_parent():
     even = torch.full((1, 2, 5, 3), 0.25)
     torch.testing.assert_close(coupling_entropy(even), torch.ones(1))
 
 
-def test_one_parent_is_no_choice():
+def test_entropy_of_one_parent():
     assert coupling_entropy(torch.ones(2, 1, 4, 1)).isnan().all()
     # In the middle column two positions compete for a child; at both ends there is one.
     window = Window((1, 3), (1, 2))
     torch.testing.assert_close(coupling_entropy(window.softmax(torch.zeros(1 * 2, 2, 1))[None], window), torch.ones(1))
 
 
-def test_the_change_of_logits_is_blind_to_what_changes_no_coupling():
+def test_logit_change_ignores_constant_shift():
     torch.manual_seed(0)
     logits = torch.randn(3, 2, 5, 4)
     moved = logits + torch.randn(3, 2, 5, 1)
@@ -70,7 +70,7 @@ def test_the_change_of_logits_is_blind_to_what_changes_no_coupling():
     torch.testing.assert_close(logit_change(apart), torch.tensor([4 / 3]))
 
 
-def test_the_change_of_logits_through_a_window():
+def test_logit_change_in_a_window():
     window = Window((1, 3), (1, 2))
     # The two positions that see the child in the middle move apart by 2; at each of them alone nothing would be seen.
     logits = torch.zeros(2, 2, 2, 1)
@@ -80,14 +80,14 @@ def test_the_change_of_logits_through_a_window():
     torch.testing.assert_close(logit_change(logits, local), torch.tensor([0.0]))
 
 
-def test_sums_are_given_at_every_position():
+def test_sums_per_position():
     window = Window((1, 3), (1, 2))
     values = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
     assert over_competitors(values, window).tolist() == [[[1.0, 5.0], [5.0, 4.0]]]
     assert over_competitors(values, None) is values
 
 
-def test_the_plane_holds_the_largest_votes_and_the_pose_points_right() -> None:
+def test_vote_plane_axes() -> None:
     votes = torch.zeros(40, 5)
     votes[:, 3] = torch.linspace(-1, 3, 40)
     votes[::2, 1] = 0.5
@@ -98,14 +98,14 @@ def test_the_plane_holds_the_largest_votes_and_the_pose_points_right() -> None:
 
 
 @pytest.mark.parametrize("votes", [torch.zeros(3, 4), torch.ones(1, 4), torch.rand(6, 1)])
-def test_the_plane_of_few_votes_is_finite(votes: torch.Tensor) -> None:
+def test_vote_plane_of_few_votes_is_finite(votes: torch.Tensor) -> None:
     plane, kept = plane_of(votes, votes[0])
     assert plane.shape == (votes.shape[1], 2)
     assert bool(plane.isfinite().all())
     assert 0 <= kept <= 1 + 1e-5
 
 
-def test_positions_that_compete_for_each_type_by_itself() -> None:
+def test_positions_compete_per_type() -> None:
     window = Window((4, 4), (3, 3), competition="positions")
     alone = Window((4, 4), (3, 3))
     logits = torch.randn(3, 2 * 4, 9 * 2, 3)
@@ -117,6 +117,6 @@ def test_positions_that_compete_for_each_type_by_itself() -> None:
     torch.testing.assert_close(logit_change(logits, window), change)
 
 
-def test_a_first_coupling_that_counts_children_once_per_position() -> None:
+def test_first_coupling_per_position() -> None:
     window = Window((4, 4), (3, 3))
     assert coupling_entropy(torch.full((1, 4, 9, 2), 0.5), window).tolist() == pytest.approx([1.0])

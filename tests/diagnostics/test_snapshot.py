@@ -25,7 +25,7 @@ def sharp() -> ImageModel:
     return model
 
 
-def test_the_class_layer_by_hand(sharp: ImageModel, digits: ImageDataset) -> None:
+def test_class_layer_by_hand(sharp: ImageModel, digits: ImageDataset) -> None:
     found = diagnose(sharp, digits)
     (layer,) = found.layers
     assert (found.data, found.split, found.count) == ("digits", "test", 60)
@@ -47,9 +47,7 @@ def test_the_class_layer_by_hand(sharp: ImageModel, digits: ImageDataset) -> Non
     )
 
 
-def test_small_batches_come_to_the_same(
-    sharp: ImageModel, digits: ImageDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_size_does_not_matter(sharp: ImageModel, digits: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = diagnose(sharp, digits).layers[0]
     # Room for the votes of seven images, 144 x 10 x 16 numbers each.
     monkeypatch.setattr(layers, "MAX_VOTES", 7 * 23040)
@@ -61,7 +59,7 @@ def test_small_batches_come_to_the_same(
     assert pieces.activation == pytest.approx(whole.activation)
 
 
-def test_how_many_images_are_taken(sharp: ImageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_images(sharp: ImageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load_data("digits", "test").subset(range(300))
     assert diagnose(sharp, data, limit=3).count == 3
     monkeypatch.setattr(snapshot, "WORK", 20 * 23040)
@@ -96,7 +94,7 @@ with torch.device("meta"):
 
 
 @pytest.mark.parametrize("name", ROUTED)
-def test_every_router_of_every_model_is_seen(name: str, digits: ImageDataset) -> None:
+def test_every_router_of_every_model(name: str, digits: ImageDataset) -> None:
     torch.manual_seed(0)
     model = create_model(name, (1, 20, 20))
     found = diagnose(model, digits.cropped(20), limit=2)
@@ -108,12 +106,12 @@ def test_every_router_of_every_model_is_seen(name: str, digits: ImageDataset) ->
         assert found.gradient_norms[layer.name] > 0
 
 
-def test_which_models_route() -> None:
+def test_routed_models() -> None:
     assert {"attention_capsnet", "capsnet", "deep_capsnet", "matrix_capsnet", "residual_capsnet"} <= set(ROUTED)
     assert "cnn_small" not in ROUTED
 
 
-def test_layers_that_are_routed_together(digits: ImageDataset) -> None:
+def test_concurrent_layers(digits: ImageDataset) -> None:
     torch.manual_seed(0)
     model = create_model("attention_capsnet_small", routing={"name": "attention", "iters": 4})
     found = diagnose(model, digits, limit=4)
@@ -140,13 +138,13 @@ def test_layers_over_grids(digits: ImageDataset) -> None:
     assert model.training
 
 
-def test_a_network_without_routing_has_gradients_only(cnn: ImageModel, digits: ImageDataset) -> None:
+def test_network_without_routing_has_gradients_only(cnn: ImageModel, digits: ImageDataset) -> None:
     found = diagnose(cnn, digits)
     assert found.layers == ()
     assert min(found.gradient_norms.values()) > 0
 
 
-def test_what_is_not_finite_becomes_none() -> None:
+def test_non_finite_values_become_none() -> None:
     layer = LayerDiagnostics("head", "em", 8, 2, (float("nan"),), (), None, (0.9, 0.04), (1.9, 0.1))
     found = Snapshot("digits", "test", 1, (layer,), {"head": float("inf")}).to_json()
     assert (found["layers"][0]["entropy"], found["layers"][0]["dead"]) == ([None], 0.5)
@@ -160,7 +158,7 @@ def test_no_images(model: ImageModel, digits: ImageDataset) -> None:
         diagnose(model, digits, limit=0)
 
 
-def test_a_router_that_cannot_be_made_even(
+def test_router_without_uniform_coupling(
     digits: ImageDataset, monkeypatch: pytest.MonkeyPatch, sharp: ImageModel
 ) -> None:
     monkeypatch.setattr(Routing, "has_softmax", False)

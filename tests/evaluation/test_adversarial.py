@@ -28,7 +28,7 @@ def digits():
 
 
 @pytest.mark.parametrize("method", ["fgsm", "bim"])
-def test_the_direction_is_that_of_the_gradient(method):
+def test_direction_is_sign_of_gradient(method):
     dark = torch.full((3, 1, 4, 4), 0.3)
     changed = attack(Brightness(), dark, torch.zeros(3, dtype=torch.int64), epsilon=0.25, method=method)
     torch.testing.assert_close(changed, dark + 0.25)
@@ -45,7 +45,7 @@ def test_the_direction_is_that_of_the_gradient(method):
 
 @pytest.mark.parametrize("method", ["fgsm", "bim"])
 @pytest.mark.parametrize("name", ["capsnet_small", "cnn_small"])
-def test_a_change_keeps_to_its_size_and_to_images(digits, method, name):
+def test_perturbation_respects_epsilon_and_range(digits, method, name):
     images = digits.images.float() / 255
     changed = attack(create_model(name).eval(), images, digits.labels, epsilon=0.1, method=method)
     assert float((changed - images).abs().max()) <= 0.1 + 1e-6
@@ -54,7 +54,7 @@ def test_a_change_keeps_to_its_size_and_to_images(digits, method, name):
     assert not torch.equal(changed, images)
 
 
-def test_steps_of_the_iterated_attack_look_anew(digits):
+def test_iterated_attack_recomputes_gradient(digits):
     torch.manual_seed(0)
     model = create_model("cnn_small").eval()
     images = digits.images.float() / 255
@@ -65,7 +65,7 @@ def test_steps_of_the_iterated_attack_look_anew(digits):
     assert likely[1] < likely[0]
 
 
-def test_without_a_change_it_is_the_accuracy(digits):
+def test_zero_epsilon_gives_clean_accuracy(digits):
     model = create_model("cnn_small")
     plain = evaluate_attack(model, digits, epsilons=(0.0,))
     model.eval()
@@ -74,7 +74,7 @@ def test_without_a_change_it_is_the_accuracy(digits):
     assert plain.attack_success_rate is None
 
 
-def test_targets_are_other_classes_and_are_reached(digits):
+def test_targets_are_other_classes(digits):
     torch.manual_seed(0)
     model = create_model("cnn_small").train()
     result = evaluate_attack(model, digits, method="bim", targeted=True, epsilons=(0.0, 1.0), batch_size=10)
@@ -93,7 +93,7 @@ def test_progress_counts_images(digits):
     assert seen == [(10, 24), (20, 24), (24, 24)]
 
 
-def test_what_cannot_be_is_named(digits):
+def test_errors_name_the_argument(digits):
     model = create_model("cnn_small")
     with raises_about(ConfigError, "method", "pgd"):
         evaluate_attack(model, digits, method="pgd")  # pyright: ignore[reportArgumentType]
@@ -103,7 +103,7 @@ def test_what_cannot_be_is_named(digits):
         evaluate_attack(model, digits.subset([]))
 
 
-def test_pairs_cannot_be_attacked():
+def test_pairs_are_refused():
     pairs = load_data("multimnist", "val", source="digits")
     with raises_about(ConfigError, "data", 2, "multimnist"):
         evaluate_attack(create_model("cnn_small", (1, 36, 36)), pairs)

@@ -18,7 +18,7 @@ def some() -> ImageDataset:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_severity_is_worse_than_the_one_before(kind: str, some: ImageDataset) -> None:
+def test_severity_is_monotonic(kind: str, some: ImageDataset) -> None:
     clean = to_float(some.images)
     damage = [(to_float(corrupted(some, kind, level).images) - clean).square().mean().item() for level in SEVERITIES]
     assert damage[0] > 0
@@ -27,7 +27,7 @@ def test_every_severity_is_worse_than_the_one_before(kind: str, some: ImageDatas
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_image_is_the_same_in_any_batch_and_belongs_to_the_seed(kind: str, some: ImageDataset) -> None:
+def test_corruption_depends_on_seed_not_batch(kind: str, some: ImageDataset) -> None:
     data = corrupted(some, kind, 3)
     whole = data.images
     assert torch.equal(data.batch([7, 2]).images, whole[[7, 2]])
@@ -44,21 +44,21 @@ def test_any_size_and_number_of_channels(kind: str) -> None:
     assert not torch.equal(data.images, images)
 
 
-def test_labels_and_words_stay(some: ImageDataset) -> None:
+def test_labels_and_class_names_stay(some: ImageDataset) -> None:
     data = corrupted(some, "gaussian_blur", 2)
     assert torch.equal(data.labels, some.labels)
     assert data.name == "digits"
     assert data.origin == "embedded in torchcaps, gaussian blur of severity 2"
 
 
-def test_noise_has_the_deviation_that_it_says() -> None:
+def test_noise_deviation() -> None:
     grey = InMemoryDataset.from_arrays(torch.full((20, 1, 40, 40), 128, dtype=torch.uint8), [0] * 20)
     noise = to_float(corrupted(grey, "gaussian_noise", 1).images) - 128 / 255
     assert abs(noise.mean().item()) < 0.002
     assert noise.std().item() == pytest.approx(0.08, rel=0.02)
 
 
-def test_blur_keeps_what_is_even_and_the_light() -> None:
+def test_blur_keeps_constant_images_and_brightness() -> None:
     even = InMemoryDataset.from_arrays(torch.full((1, 1, 12, 12), 77, dtype=torch.uint8), [0])
     for kind in ("gaussian_blur", "motion_blur", "pixelate"):
         assert torch.equal(corrupted(even, kind, 5).images, even.images)

@@ -47,7 +47,7 @@ def test_rows_are_true_classes_and_columns_predictions() -> None:
     assert result.per_class == {"a": 0.5, "b": 0.5, "c": None}
 
 
-def test_the_summary_is_json() -> None:
+def test_summary_is_json() -> None:
     summary = evaluate(Reader(), written([0, 2], [0, 1])).summary()
     assert json.loads(json.dumps(summary)) == summary
     assert summary["data"] == "written"
@@ -56,14 +56,14 @@ def test_the_summary_is_json() -> None:
 
 
 @pytest.mark.parametrize("name", ["capsnet_small", "cnn_small"])
-def test_the_size_of_the_batch_changes_nothing(name: str, digits: ImageDataset) -> None:
+def test_batch_size_does_not_matter(name: str, digits: ImageDataset) -> None:
     model = create_model(name)
     one, all_at_once = evaluate(model, digits, batch_size=7), evaluate(model, digits, batch_size=1000)
     torch.testing.assert_close(one.activations, all_at_once.activations)
     assert one.activations.shape == (60, 10)
 
 
-def test_the_model_is_tested_as_it_is_used_and_left_as_it_was() -> None:
+def test_eval_mode_is_used_and_restored() -> None:
     model = Reader().train()
     evaluate(model, written([0], [0]))
     assert model.modes == [False]
@@ -74,13 +74,13 @@ def test_no_gradient_is_kept(digits: ImageDataset) -> None:
     assert not evaluate(create_model("cnn_small"), digits).activations.requires_grad
 
 
-def test_progress_is_told_after_every_batch() -> None:
+def test_progress_after_every_batch() -> None:
     seen: list[tuple[int, int]] = []
     evaluate(Reader(), written([0, 1, 2], [0, 1, 2]), batch_size=2, progress=lambda *done: seen.append(done))
     assert seen == [(2, 3), (3, 3)]
 
 
-def test_what_cannot_be_evaluated_is_named(digits: ImageDataset) -> None:
+def test_errors_name_the_argument(digits: ImageDataset) -> None:
     with raises_about(ConfigError, "batch_size", 0):
         evaluate(Reader(), written([0], [0]), batch_size=0)
     with raises_about(ConfigError, "data", "digits", "test"):
@@ -130,7 +130,7 @@ def test_of_two_things_both_must_be_found() -> None:
     assert result.per_class == {"a": 2 / 3, "b": 0.5, "c": 1.0, "d": None}
 
 
-def test_a_model_without_classes_has_a_loss_and_no_accuracy(digits: ImageDataset) -> None:
+def test_model_without_classes_has_loss_only(digits: ImageDataset) -> None:
     torch.manual_seed(0)
     model = create_model("transforming_autoencoder")
     evaluation = evaluate(model, digits)

@@ -14,18 +14,18 @@ def one_sample(model: ImageModel) -> Capsules:
         return model(torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0)))
 
 
-def test_offsets_are_those_of_the_paper() -> None:
+def test_offsets_of_paper() -> None:
     assert OFFSETS == (-0.25, -0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 
 
-def test_the_middle_column_is_the_capsule_as_it_was(model: ImageModel) -> None:
+def test_middle_column_is_unchanged(model: ImageModel) -> None:
     capsules = one_sample(model)
     images = perturb(model, capsules)
     assert images.shape == (16, 11, 1, 28, 28)
     torch.testing.assert_close(images[:, 5], model.decode(capsules).detach().expand(16, -1, -1, -1))
 
 
-def test_one_dimension_of_one_class_is_moved(model: ImageModel) -> None:
+def test_one_dimension_of_one_class_changes(model: ImageModel) -> None:
     capsules = one_sample(model)
     images = perturb(model, capsules, label=4, offsets=[0.3])
     poses = capsules.poses.clone()

@@ -10,12 +10,12 @@ from torchcaps.evaluation import is_correct, predict_labels
 SAID = torch.tensor([[0.1, 0.7, 0.9], [0.8, 0.1, 0.9], [0.5, 0.4, 0.3]])
 
 
-def test_the_most_active_answer():
+def test_prediction_is_most_active_class():
     assert predict_labels(SAID).tolist() == [2, 2, 0]
     assert predict_labels(SAID, 2).tolist() == [[2, 1], [2, 0], [0, 1]]
 
 
-def test_both_must_be_right_in_any_order():
+def test_both_labels_in_any_order():
     assert is_correct(SAID, torch.tensor([2, 0, 0])).tolist() == [True, False, True]
     labels = torch.tensor([[1, 2], [1, 2], [1, 0]])
     assert is_correct(SAID, labels).tolist() == [True, False, True]

@@ -47,7 +47,7 @@ def check(name: str, data: ImageDataset, expected: float | None) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_some_of_the_test_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     card = tc.pretrained_card(name)
     check(name, at_hand(name, monkeypatch).subset(range(card.quick_images)), card.quick_accuracy)
 
@@ -61,7 +61,7 @@ def test_all_test_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_embedded_images(name: str) -> None:
+def test_embedded_images(name: str) -> None:
     card = tc.pretrained_card(name)
     data = embedded_data(card)
     if data is None:
@@ -69,7 +69,7 @@ def test_the_embedded_images(name: str) -> None:
     check(name, data, card.embedded_accuracy)
 
 
-def test_weights_that_are_worse_than_their_card_are_noticed(folder: Path) -> None:
+def test_weights_worse_than_card_are_reported(folder: Path) -> None:
     model = ship(folder, "digits", model="cnn_small", options={}, data={"name": "digits", "options": {}})
     data = pretrained_data(tc.pretrained_card("digits")).subset(range(200))
     reached = evaluate(model, data).accuracy  # pyright: ignore[reportArgumentType]
@@ -78,7 +78,7 @@ def test_weights_that_are_worse_than_their_card_are_noticed(folder: Path) -> Non
         check("digits", data, reached + 2 / 200)
 
 
-def test_images_are_cropped_to_what_the_network_sees(folder: Path) -> None:
+def test_images_are_cropped_to_network_input(folder: Path) -> None:
     data = {"name": "digits", "options": {}}
     ship(folder, "digits", image_shape=(1, 20, 20), data=data)
     card = tc.pretrained_card("digits")
@@ -89,7 +89,7 @@ def test_images_are_cropped_to_what_the_network_sees(folder: Path) -> None:
     assert torch.equal(found.images, centre)
 
 
-def test_some_data_have_embedded_images_of_their_kind(folder: Path) -> None:
+def test_embedded_images_by_data_set(folder: Path) -> None:
     pairs = {"name": "multimnist", "options": {"source": "mnist", "seed": 3}}
     ship(folder, "multimnist", image_shape=(1, 36, 36), num_labels=2, data=pairs)
     ship(folder, "fashion_mnist", data={"name": "fashion_mnist", "options": {}})

@@ -79,7 +79,7 @@ def test_corruptions_start_from_the_clean_accuracy(digits: ImageDataset, model: 
     assert seen[-1] == (len(CORRUPTIONS.names()),) * 2
 
 
-def test_findings_are_json(digits: ImageDataset, model: ImageModel):
+def test_results_are_json(digits: ImageDataset, model: ImageModel):
     parts = (("first", digits), ("second", digits.subset([1, 2])))
     found = transfer(model, parts, protocol="p", question="q?", progress=None).to_json()
     assert json.loads(json.dumps(found)) == found
@@ -88,12 +88,12 @@ def test_findings_are_json(digits: ImageDataset, model: ImageModel):
     assert set(found["rows"][0]["accuracies"]) == {"accuracy"}
 
 
-def test_nothing_to_transfer_to(model: ImageModel):
+def test_no_transfer_data(model: ImageModel):
     with raises_about(ConfigError, "splits"):
         transfer(model, (), protocol="p", question="q?", progress=None)
 
 
-def test_affine_says_which_digits_were_used(monkeypatch):
+def test_affine_reports_digit_source(monkeypatch):
     run = fake_run("translated_mnist", Counts((1, 40, 40)), source="digits")
     monkeypatch.setattr(DATASETS, "_items", {k: v for k, v in DATASETS._items.items() if k != "affnist"})
     result = PROTOCOLS["affine"](run, nothing)
@@ -133,7 +133,7 @@ def test_viewpoints_takes_familiar_and_novel(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "needs"), [("affine", "translated_mnist"), ("viewpoints", "smallnorb with the option")]
 )
-def test_a_run_on_other_data(name: str, needs: str, model: ImageModel):
+def test_run_on_other_data(name: str, needs: str, model: ImageModel):
     with raises_about(ConfigError, "run", needs, "digits"):
         PROTOCOLS[name](fake_run("digits", model), nothing)
 
@@ -141,6 +141,6 @@ def test_a_run_on_other_data(name: str, needs: str, model: ImageModel):
 @pytest.mark.parametrize(("name", "model_shape", "options"), [
     ("overlap", (1, 36, 36), {"source": "digits"}), ("corruptions", (1, 28, 28), {}),
 ])  # fmt: skip
-def test_protocols_of_the_runs_own_test_part(name, model_shape, options):
+def test_protocols_on_the_runs_test_split(name, model_shape, options):
     run = fake_run("multimnist" if name == "overlap" else "digits", Counts(model_shape), **options)
     assert PROTOCOLS[name](run, nothing).rows[0].count == 40

@@ -23,7 +23,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_gradient_reaches_every_parameter(name: str, router: str) -> None:
+def test_gradients_of_every_parameter(name: str, router: str) -> None:
     torch.manual_seed(0)
     model = create_model(name, image_shape=(1, 20, 20), num_classes=3, routing={"name": router})
     # Where only the poses of a layer go on, nothing hears of what makes the activations of variational routing alone.

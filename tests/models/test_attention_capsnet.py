@@ -21,7 +21,7 @@ def attention(iters: int) -> dict[str, object]:
     return {"name": "attention", "iters": iters}
 
 
-def test_parameters_of_the_papers_network() -> None:
+def test_parameter_count_of_paper() -> None:
     with torch.device("meta"):
         model = make("attention_capsnet", image_shape=(3, 32, 32))
     # The paper says 1.83 M.
@@ -32,14 +32,14 @@ def test_parameters_of_the_papers_network() -> None:
     assert model.head.routing.iters == 2  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_classes_see_all_that_is_left() -> None:
+def test_class_layer_covers_the_map() -> None:
     for shape in ((1, 13, 40), (2, 21, 20)):
         model = make(image_shape=shape, num_classes=3).eval()
         assert model.trace(torch.rand(2, *shape)).coupling.shape[-1] == 3
 
 
 @torch.no_grad()
-def test_one_iteration_is_the_same_in_both_schedules_and_two_are_not() -> None:
+def test_schedules_differ_from_second_iteration() -> None:
     images = torch.rand(2, 1, 20, 20)
     out = {}
     for iters in (1, 2, 3):
@@ -52,7 +52,7 @@ def test_one_iteration_is_the_same_in_both_schedules_and_two_are_not() -> None:
 
 
 @torch.no_grad()
-def test_concurrent_routing_is_procedure_two_of_the_paper() -> None:
+def test_concurrent_routing_equals_procedure_2() -> None:
     model = make(image_shape=(1, 20, 20), routing=attention(3)).eval()
     images = torch.rand(2, 1, 20, 20)
     layers = (model.lower, model.upper, model.head)
@@ -71,7 +71,7 @@ def test_concurrent_routing_is_procedure_two_of_the_paper() -> None:
 
 @pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
 @torch.no_grad()
-def test_the_trace_has_every_iteration(schedule: str) -> None:
+def test_trace_has_every_iteration(schedule: str) -> None:
     model = make(image_shape=(1, 20, 20), num_classes=4, routing=attention(3), schedule=schedule).eval()
     images = torch.rand(2, 1, 20, 20)
     trace, out = model.trace(images), model(images)
@@ -84,21 +84,21 @@ def test_the_trace_has_every_iteration(schedule: str) -> None:
 
 
 @torch.no_grad()
-def test_one_linear_layer_reads_all_classes() -> None:
+def test_linear_layer_reads_all_classes() -> None:
     model = make(num_classes=3)
     assert model.read.weight.shape == (1, 16)
     out = model.eval()(torch.rand(2, 1, 28, 28))
     torch.testing.assert_close(out.activations, (out.poses @ model.read.weight[0]).softmax(-1))
 
 
-def test_other_routers_are_routed_layer_by_layer() -> None:
+def test_other_routers_are_sequential() -> None:
     for routing in ("dynamic", "em"):
         model = make(image_shape=(1, 13, 13), num_classes=3, routing=routing)
         assert model.schedule == "sequential"
         assert model(torch.rand(2, 1, 13, 13)).activations.isfinite().all()
 
 
-def test_mistakes_are_named() -> None:
+def test_errors_name_the_argument() -> None:
     with raises_about(ConfigError, "schedule:", "DynamicRouting", "got 'concurrent'"):
         make(routing="dynamic", schedule="concurrent")
     with raises_about(ConfigError, "schedule:", "got 'at once'"):
@@ -113,7 +113,7 @@ def two_digits() -> tuple[torch.Tensor, torch.Tensor]:
     return to_float(data.images[chosen][:, :, 4:24, 4:24]), data.labels[chosen]
 
 
-def test_it_learns_two_digits() -> None:
+def test_learns_two_digits() -> None:
     images, labels = two_digits()
     model, loss = make(image_shape=(1, 20, 20), num_classes=2), LikelihoodLoss()
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)

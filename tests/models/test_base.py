@@ -310,6 +310,6 @@ def test_conv_size(size: int, kernel: int, stride: int) -> None:
     assert conv_size(size, kernel, stride) == torch.nn.Conv1d(1, 1, kernel, stride)(torch.zeros(1, 1, size)).shape[-1]
 
 
-def test_conv_size_of_a_kernel_that_does_not_fit() -> None:
+def test_conv_size_of_too_large_kernel() -> None:
     assert conv_size(4, 5, 1) == 0
     assert conv_size(3, 9, 2) < 1

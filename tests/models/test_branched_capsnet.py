@@ -36,7 +36,7 @@ def test_parameters() -> None:
     assert two - one == three - two
 
 
-def test_a_class_is_as_long_as_its_parts_together() -> None:
+def test_class_length_combines_branches() -> None:
     torch.manual_seed(0)
     model, images = branched(branches=3), torch.rand(2, 1, 28, 28)
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_activations_that_are_not_lengths() -> None:
     assert whole.activations.max() <= 1
 
 
-def test_the_trace_is_that_of_all_branches() -> None:
+def test_trace_joins_branches() -> None:
     torch.manual_seed(0)
     model, images = branched(num_classes=3, routing={"name": "dynamic", "iters": 2}), torch.rand(2, 1, 28, 28)
     with torch.no_grad():
@@ -79,23 +79,23 @@ def test_the_trace_is_that_of_all_branches() -> None:
     torch.testing.assert_close(trace.activations, torch.linalg.vector_norm(trace.poses, dim=-1))
 
 
-def test_each_branch_routes_by_itself() -> None:
+def test_branches_route_separately() -> None:
     routers = {id(layer.routing) for layer in branched(branches=3).head}
     assert len(routers) == 3
 
 
 @pytest.mark.parametrize("branches", [0, -1, 1.5, True])
-def test_branches_are_counted(branches: object) -> None:
+def test_number_of_branches_is_checked(branches: object) -> None:
     with raises_about(ConfigError, "branches:", "at least 1", f"got {branches}"):
         create_model("branched_capsnet", branches=branches)
 
 
-def test_too_small_says_how_large() -> None:
+def test_too_small_image_names_minimum() -> None:
     with raises_about(ShapeError, "image_shape:", "at least 5", "got (1, 28, 4)"):
         create_model("branched_capsnet", image_shape=(1, 28, 4))
 
 
-def test_every_branch_learns_digits_from_the_loss_of_the_whole() -> None:
+def test_every_branch_learns_digits() -> None:
     torch.manual_seed(0)
     data = load_data("digits", "train")
     images, labels = to_float(data.images[:64]), data.labels[:64]

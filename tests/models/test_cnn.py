@@ -10,7 +10,7 @@ from torchcaps.models import create_model
 from torchcaps.nn import CrossEntropyLoss
 
 
-def test_parameters_of_the_papers_baseline() -> None:
+def test_parameter_count_of_paper() -> None:
     with torch.device("meta"):
         model = create_model("cnn_baseline")
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -18,7 +18,7 @@ def test_parameters_of_the_papers_baseline() -> None:
 
 
 @pytest.mark.parametrize("name", ["cnn_baseline", "cnn_small"])
-def test_a_class_is_a_capsule_whose_pose_is_its_score(name: str) -> None:
+def test_class_pose_is_score(name: str) -> None:
     out = create_model(name, image_shape=(1, 6, 7), num_classes=4).eval()(torch.rand(2, 1, 6, 7))
     assert out.poses.shape == (2, 4, 1)
     torch.testing.assert_close(out.activations, out.poses.squeeze(-1).softmax(-1))
@@ -26,7 +26,7 @@ def test_a_class_is_a_capsule_whose_pose_is_its_score(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cnn_baseline", "cnn_small"])
-def test_dropout_is_for_training_only(name: str) -> None:
+def test_dropout_only_in_training(name: str) -> None:
     model = create_model(name, image_shape=(1, 6, 7), num_classes=4, dropout=0.9)
     images = torch.rand(2, 1, 6, 7)
     assert not torch.equal(model.train()(images).poses, model(images).poses)
@@ -34,7 +34,7 @@ def test_dropout_is_for_training_only(name: str) -> None:
 
 
 @torch.no_grad()
-def test_the_average_over_positions_takes_any_size() -> None:
+def test_avgpool_takes_any_size() -> None:
     model = create_model("cnn_avgpool", num_classes=3).eval()
     assert sum(parameter.numel() for parameter in create_model("cnn_avgpool").parameters()) == 276_810
     for shape in ((14, 14), (28, 56), (40, 33)):
@@ -65,6 +65,6 @@ def test_avgpool_learns_two_digits() -> None:
     assert (capsules.activations.argmax(-1) == labels).float().mean() > 0.9  # pyright: ignore
 
 
-def test_avgpool_says_how_small() -> None:
+def test_avgpool_too_small_image_names_minimum() -> None:
     with raises_about(ShapeError, "image_shape:", "at least 14", "got (1, 13, 28)"):
         create_model("cnn_avgpool", image_shape=(1, 13, 28))

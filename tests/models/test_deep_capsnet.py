@@ -24,7 +24,7 @@ def test_parameters() -> None:
         assert sum(parameter.numel() for parameter in make("deep_capsnet", decoder=None).parameters()) == 8_448_192
 
 
-def test_the_papers_sizes() -> None:
+def test_sizes_of_paper() -> None:
     with torch.device("meta"):
         model = make("deep_capsnet", image_shape=(3, 32, 32))
         assert model.features(torch.zeros(2, 3, 32, 32)).poses.shape == (2, (16 + 4) * 32, 8)
@@ -32,7 +32,7 @@ def test_the_papers_sizes() -> None:
 
 
 @torch.no_grad()
-def test_poses_do_not_fade_from_cell_to_cell() -> None:
+def test_pose_lengths_stay_in_range() -> None:
     images = torch.rand(4, 1, 28, 28)
     # Before any training the running averages of the normalisation are not those of any images.
     for mode, least in ((True, 0.5), (False, 0.1)):
@@ -44,7 +44,7 @@ def test_poses_do_not_fade_from_cell_to_cell() -> None:
 
 
 @torch.no_grad()
-def test_a_cell_adds_its_skip() -> None:
+def test_cell_adds_skip_connection() -> None:
     torch.manual_seed(0)
     cell, poses = CapsCell(3, 4, 5, 4).eval(), torch.randn(2, 7, 6, 3, 4)
     first = cell.first(poses)
@@ -53,7 +53,7 @@ def test_a_cell_adds_its_skip() -> None:
 
 
 @torch.no_grad()
-def test_the_routed_layer_routes_every_position_by_itself() -> None:
+def test_routed_layer_is_local() -> None:
     torch.manual_seed(0)
     layer = RoutedCellConv(3, 5, (4, 6), DynamicRouting())
     poses = torch.randn(2, 7, 6, 3, 4)
@@ -67,7 +67,7 @@ def test_the_routed_layer_routes_every_position_by_itself() -> None:
 
 
 @torch.no_grad()
-def test_the_trace_of_the_routed_layer_ends_in_its_result() -> None:
+def test_trace_ends_in_result() -> None:
     torch.manual_seed(0)
     layer, poses = RoutedCellConv(3, 5, (4, 6), DynamicRouting()), torch.randn(2, 7, 6, 3, 4)
     trace = layer.trace(poses)
@@ -75,7 +75,7 @@ def test_the_trace_of_the_routed_layer_ends_in_its_result() -> None:
     torch.testing.assert_close(trace.poses[-1].view(2, 7, 6, 5, 6), layer(poses))
 
 
-def test_every_layer_has_a_router_of_its_own() -> None:
+def test_routers_are_not_shared() -> None:
     model = make(routing={"name": "em", "iters": 2})
     assert isinstance(model.upper.skip, RoutedCellConv)
     assert model.upper.skip.routing is not model.head.routing
@@ -83,7 +83,7 @@ def test_every_layer_has_a_router_of_its_own() -> None:
 
 
 @torch.no_grad()
-def test_the_decoder_does_not_know_the_class() -> None:
+def test_decoder_is_class_independent() -> None:
     model = make(image_shape=(1, 20, 20), num_classes=3)
     pose = torch.randn(16)
     images = []
@@ -107,7 +107,7 @@ def two_digits() -> tuple[torch.Tensor, torch.Tensor]:
     return to_float(data.images[chosen][:, :, 4:24, 4:24]), data.labels[chosen]
 
 
-def test_it_learns_two_digits() -> None:
+def test_learns_two_digits() -> None:
     images, labels = two_digits()
     model, loss = make(image_shape=(1, 20, 20), num_classes=2, decoder=None), MarginLoss()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -17,19 +17,19 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_parameters_of_the_papers_network() -> None:
+def test_parameter_count_of_paper() -> None:
     assert parameters(create_model("efficient_capsnet", decoder=None)) == 161_824
     assert parameters(create_model("efficient_capsnet")) == 161_824 + 1_411_344
 
 
-def test_parameters_of_the_residual_network() -> None:
+def test_parameter_count_of_residual() -> None:
     assert parameters(create_model("residual_capsnet", decoder=None)) == 251_648
     assert parameters(create_model("residual_capsnet", image_shape=(1, 36, 36))) < 500_000
     assert parameters(create_model("residual_capsnet", decoder=None, blocks=2)) == 251_648 + 2 * 295_424
 
 
 @pytest.mark.parametrize("blocks", [-1, 1.0, True])
-def test_blocks_are_counted(blocks: object) -> None:
+def test_number_of_blocks_is_checked(blocks: object) -> None:
     with raises_about(ConfigError, "blocks:", f"got {blocks}"):
         create_model("residual_capsnet", blocks=blocks)
 
@@ -47,7 +47,7 @@ def test_always_sixteen_primary_capsules(name: str, shape: tuple[int, int, int])
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_whole_map_is_a_depthwise_convolution(bias: bool) -> None:
+def test_full_map_is_depthwise_convolution(bias: bool) -> None:
     torch.manual_seed(0)
     conv, maps = nn.Conv2d(16, 16, (3, 5), groups=16, bias=bias), torch.rand(2, 16, 3, 5)
     poses = squash(conv(maps).view(2, 2, 8), form="exponential")
@@ -62,18 +62,18 @@ def test_other_routers() -> None:
         assert model(torch.rand(2, 1, 12, 12)).activations.isfinite().all()
 
 
-def test_too_small_says_how_large() -> None:
+def test_too_small_image_names_minimum() -> None:
     with raises_about(ShapeError, "image_shape:", "at least 11", "got (1, 10, 28)"):
         create_model("efficient_capsnet", image_shape=(1, 10, 28))
 
 
-def test_the_residual_network_takes_any_size() -> None:
+def test_residual_takes_any_size() -> None:
     model = create_model("residual_capsnet", image_shape=(1, 1, 5), num_classes=3, decoder=None).eval()
     assert model(torch.rand(2, 1, 1, 5)).poses.shape == (2, 3, 16)
 
 
 @pytest.mark.parametrize("name", ["efficient_capsnet", "residual_capsnet"])
-def test_it_learns_digits(name: str) -> None:
+def test_learns_digits(name: str) -> None:
     torch.manual_seed(0)
     data = load_data("digits", "train")
     images, labels = to_float(data.images[:64]), data.labels[:64]

@@ -25,7 +25,7 @@ def test_parameters_and_sizes() -> None:
 
 
 @torch.no_grad()
-def test_images_of_another_size_than_it_was_made_for() -> None:
+def test_other_image_sizes() -> None:
     model = make(image_shape=(1, 28, 28), num_classes=4).eval()
     for shape in ((14, 14), (28, 56), (40, 40), (33, 29)):
         images = torch.rand(2, 1, *shape)
@@ -35,7 +35,7 @@ def test_images_of_another_size_than_it_was_made_for() -> None:
 
 
 @torch.no_grad()
-def test_weights_do_not_depend_on_the_size() -> None:
+def test_weights_are_independent_of_size() -> None:
     small = make(image_shape=(1, 14, 14))
     large = make(image_shape=(1, 64, 28))
     large.load_state_dict(small.state_dict())
@@ -55,7 +55,7 @@ def two_digits() -> tuple[torch.Tensor, torch.Tensor]:
     return to_float(data.images[chosen][:, :, 4:24, 4:24]), data.labels[chosen]
 
 
-def test_it_learns_two_digits() -> None:
+def test_learns_two_digits() -> None:
     images, labels = two_digits()
     model, loss = make(image_shape=(1, 20, 20), num_classes=2), MarginLoss()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -21,14 +21,14 @@ def test_parameters() -> None:
 
 
 @torch.no_grad()
-def test_a_trained_net_takes_other_sizes() -> None:
+def test_other_image_sizes() -> None:
     model = make(num_classes=3).eval()
     for shape in ((1, 1), (28, 56), (33, 29)):
         assert model(torch.rand(2, 1, *shape)).activations.shape == (2, 3)
 
 
 @torch.no_grad()
-def test_phases_at_the_start_and_after_every_iteration() -> None:
+def test_phases_of_every_iteration() -> None:
     model = make(iters=4).eval()
     phases = model.phases(torch.rand(2, 1, 28, 28))
     assert phases.shape == (5, 2, 8, 28, 28)
@@ -43,7 +43,7 @@ def test_more_dimensions() -> None:
     assert model.phases(torch.rand(1, 1, 9, 9)).shape == (2, 1, 8, 9, 9)
 
 
-def test_it_learns_digits() -> None:
+def test_learns_digits() -> None:
     data = load_data("digits", "train")
     images, labels = to_float(data.images[:64, :, 4:24, 4:24]), data.labels[:64]
     model, loss = make(iters=2), CrossEntropyLoss()

@@ -20,7 +20,7 @@ def test_parameter_counts():
     assert count("cnn_smallnorb") == 4_253_349
 
 
-def test_poses_that_are_vectors():
+def test_vector_poses():
     matrices, vectors = (
         create_model("matrix_capsnet_small", (1, 17, 17), 3, pose=kind) for kind in ("matrix", "vector")
     )
@@ -40,7 +40,7 @@ def test_poses_that_are_vectors():
     assert rows[1].count_nonzero() > 0
 
 
-def test_poses_of_an_unknown_kind():
+def test_unknown_pose_kind():
     with raises_about(ConfigError, "pose:", "got 'vectors'"):
         create_model("matrix_capsnet_small", (1, 17, 17), 3, pose="vectors")
 
@@ -53,7 +53,7 @@ def test_any_image_size(shape):
     assert model.trace(torch.rand(1, *shape)).activations.shape == (2, 1, 3)
 
 
-def test_every_layer_has_a_router_of_its_own():
+def test_routers_are_not_shared():
     router = EMRouting(iters=2)
     model = create_model("matrix_capsnet_small", image_shape=(1, 20, 20), routing=router)
     own = [module for module in model.modules() if isinstance(module, EMRouting)]
@@ -71,13 +71,13 @@ def routers(**options: Any) -> tuple[EMRouting, EMRouting]:
 
 
 @pytest.mark.parametrize("options", [{}, {"routing": "em"}, {"routing": {"name": "em"}}])
-def test_options_left_open_are_those_of_the_layer(options):
+def test_layer_defaults_fill_missing_options(options):
     upper, last = routers(**options)
     assert (upper.iters, upper.sharpness, upper.scale, upper.beta_a_init) == (2, 0.25, 1.0, 0.0)
     assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (2, 1.0, 4.0, "floor")
 
 
-def test_options_given_hold_in_all_layers():
+def test_given_options_hold_in_all_layers():
     upper, last = routers(routing={"name": "em", "iters": 5, "sharpness": 0.5, "scale": 2.0})
     assert (upper.iters, upper.sharpness, upper.scale) == (5, 0.5, 2.0)
     assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (5, 0.5, 2.0, "floor")
@@ -86,7 +86,7 @@ def test_options_given_hold_in_all_layers():
     assert (last.iters, last.sharpness, last.scale) == (3, 1.0, 4.0)
 
 
-def test_a_router_and_costs_that_are_not_per_child_are_taken_as_they_are():
+def test_router_objects_keep_their_options():
     for routing in (EMRouting(normalise=False), {"name": "em", "normalise": False}, EMRouting()):
         for router in routers(routing=routing):
             assert (router.iters, router.sharpness, router.scale, router.beta_a_init) == (3, 1.0, 1.0, 0.0)
@@ -118,7 +118,7 @@ def test_coordinates_lie_above_the_floor_of_the_class_layer():
         offsets(coordinates=float("nan"))
 
 
-def test_the_class_layer_can_have_another_temperature():
+def test_class_layer_temperature():
     released = {"name": "em", "schedule": "released"}
     model = create_model(
         "matrix_capsnet_small", image_shape=(1, 17, 17), routing=released, class_routing={**released, "scale": 0.25}
@@ -147,7 +147,7 @@ def test_no_layer_is_dead_or_saturated_at_the_start():
         assert float(capsules.poses.std()) > 0.03
 
 
-def test_it_learns_two_patterns_with_finite_gradients_at_every_step():
+def test_learns_two_patterns_with_finite_gradients():
     torch.manual_seed(0)
     images = torch.zeros(16, 1, 20, 20)
     labels = torch.arange(16) % 2

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_weights_there_is_nothing_to_list(folder: Path) -> None:
+def test_empty_folder_lists_nothing(folder: Path) -> None:
     assert tc.list_pretrained() == []
     for ask in (lambda: tc.pretrained_card("mnist"), lambda: tc.create_model("capsnet_small", pretrained="mnist")):
         with raises_about(UnknownNameError, "unknown pretrained weights 'mnist'", "none"):
@@ -40,7 +40,7 @@ def test_weights_are_listed_by_name(folder: Path) -> None:
         tc.pretrained_card("mnits")
 
 
-def test_a_card_says_all_that_was_written(folder: Path) -> None:
+def test_card_round_trip(folder: Path) -> None:
     ship(folder, "mnist", commit="0123")
     card = tc.pretrained_card("mnist")
     for name, value in card_table(commit="0123").items():
@@ -52,7 +52,7 @@ def test_a_card_says_all_that_was_written(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_the_model_has_the_weights_and_is_ready_to_answer(folder: Path, half: bool) -> None:
+def test_model_has_weights_and_evaluates(folder: Path, half: bool) -> None:
     sizes = {"image_shape": (3, 30, 32), "num_classes": 4, "class_names": tuple("abcd")}
     shipped = ship(folder, "mnist", half=half, **sizes)
     model = tc.create_model("capsnet_small", pretrained="mnist")
@@ -66,7 +66,7 @@ def test_the_model_has_the_weights_and_is_ready_to_answer(folder: Path, half: bo
         assert torch.equal(found, value.half().to(value.dtype) if half else value)
 
 
-def test_what_agrees_may_be_given(folder: Path) -> None:
+def test_matching_options_are_accepted(folder: Path) -> None:
     ship(folder, "mnist")
     agreeing = {"routing": {"name": "dynamic", "iters": 2}, "decoder": "deconv"}
     tc.create_model("capsnet_small", (1, 28, 28), 10, pretrained="mnist", **agreeing)
@@ -82,7 +82,7 @@ def test_what_agrees_may_be_given(folder: Path) -> None:
         ({"decodr": "mlp"}, ["unknown option 'decodr'", "'capsnet_small'", "'decoder'"]),
     ],
 )
-def test_options_that_contradict_the_weights(folder: Path, given: dict, named: list) -> None:
+def test_conflicting_options_are_refused(folder: Path, given: dict, named: list) -> None:
     ship(folder, "mnist")
     with raises_about(ConfigError, *named):
         tc.create_model("capsnet_small", pretrained="mnist", **given)
@@ -97,7 +97,7 @@ def test_weights_of_another_network(folder: Path) -> None:
         tc.create_model("cnn_small", pretrained="mnist")
 
 
-def test_a_network_finds_its_own_weights_by_their_data(folder: Path) -> None:
+def test_weights_are_found_by_data_set(folder: Path) -> None:
     ship(folder, "mnist")
     worse = ship(folder, "mnist_cnn", model="cnn_small", options={}, test_accuracy=0.98)
     assert_same(tc.create_model("cnn_small", pretrained="mnist"), worse)
@@ -115,7 +115,7 @@ def assert_same(model: torch.nn.Module, other: torch.nn.Module) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "no toml", "model = 'cnn_small'", b"\xff\xfe"])
-def test_a_damaged_card_is_told(folder: Path, text: str | bytes | None) -> None:
+def test_damaged_card(folder: Path, text: str | bytes | None) -> None:
     ship(folder, "mnist")
     file = folder / "mnist.toml"
     if text is None:
@@ -126,27 +126,27 @@ def test_a_damaged_card_is_told(folder: Path, text: str | bytes | None) -> None:
         tc.pretrained_card("mnist")
 
 
-def test_a_card_with_an_unknown_key_is_told(folder: Path) -> None:
+def test_card_with_unknown_key(folder: Path) -> None:
     ship(folder, "mnist", colour="blue")
     with raises_about(CheckpointError, "pretrained:", "'colour'"):
         tc.pretrained_card("mnist")
 
 
-def test_weights_that_are_none_are_told(folder: Path) -> None:
+def test_damaged_weights(folder: Path) -> None:
     ship(folder, "mnist")
     (folder / "mnist.safetensors").write_bytes(b"\x80\x02}q\x00.")
     with raises_about(CheckpointError, "weights:", "mnist.safetensors"):
         tc.create_model("capsnet_small", pretrained="mnist")
 
 
-def test_what_ships_is_small_and_complete() -> None:
+def test_bundled_weights_are_small_and_complete() -> None:
     files = [file for file in pretrained.FOLDER.iterdir() if file.name != "README.md"]
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     assert {file.name for file in files} == {f"{name}.{end}" for name in SHIPPED for end in ("safetensors", "toml")}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_card_tells_the_truth_about_its_network(name: str) -> None:
+def test_cards_match_their_networks(name: str) -> None:
     card = tc.pretrained_card(name)
     model = tc.create_model(card.model, pretrained=name)
     assert sum(weight.numel() for weight in model.parameters()) == card.parameters

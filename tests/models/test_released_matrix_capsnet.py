@@ -27,7 +27,7 @@ def golden(name: str) -> Tensor:
 @pytest.mark.parametrize("iters", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("fast", [False, True])
-def test_a_layer_equals_the_released_program(fast, stride, iters):
+def test_layer_equals_released_code(fast, stride, iters):
     router = EMRouting.released(iters, fast=fast)
     # The arrays were made with a final beta of 0.4 at this place, before the factor of the fast variant.
     router.inverse_temp = tuple(value * 40 / (4 if fast else 1) for value in router.inverse_temp)
@@ -48,7 +48,7 @@ def test_a_layer_equals_the_released_program(fast, stride, iters):
 
 
 @torch.no_grad()
-def test_the_class_layer_equals_the_released_program():
+def test_class_layer_equals_released_code():
     layer = ClassCaps(4, 5, routing=EMRouting.released(layer="class"), centres=([0.0] * 3, [0.0] * 3))
     layer.offset_values = golden("connector_grid").flatten(0, 1).tolist()
     # One matrix per type, its columns in the order column * classes + class.
@@ -102,7 +102,7 @@ def test_initial_values(fast):
     assert model.stem[1].bias.tolist() == pytest.approx([0.1] * 32)
 
 
-def test_coordinates_are_pixels_from_the_centre_with_columns_first():
+def test_coordinates_are_pixels_from_centre():
     model = create_model("matrix_capsnet_released", **SMALL)
     offsets = model.head.offsets.unflatten(0, (4, 4))
     expected = torch.tensor([-0.08, -0.04, 0.0, 0.04])
@@ -160,7 +160,7 @@ def by_hand(model: ReleasedMatrixCapsNet, images: np.ndarray, fast: bool, iters:
 @torch.no_grad()
 @pytest.mark.parametrize("iters", [1, 3])
 @pytest.mark.parametrize("fast", [False, True])
-def test_the_whole_network_equals_a_second_derivation(fast, iters):
+def test_network_equals_second_derivation(fast, iters):
     torch.manual_seed(1)
     model = cast(
         ReleasedMatrixCapsNet, create_model("matrix_capsnet_released", **SMALL, fast=fast, iters=iters).double()
@@ -180,7 +180,7 @@ def test_the_whole_network_equals_a_second_derivation(fast, iters):
     assert max(got) - min(got) > 1e-3
 
 
-def test_its_loss_is_a_mean_over_classes():
+def test_loss_is_mean_over_classes():
     capsules = Capsules(torch.zeros(2, 5, 1), torch.tensor([[0.5, 0.4, 0.5, 0.1, 0.6], [0.3, 0.3, 0.3, 0.3, 0.3]]))
     loss = SpreadLoss(growth="released", mean_over_classes=True).eval()
     margin = 0.2 + 0.79 / (1 + math.exp(4))

@@ -17,7 +17,7 @@ def make(**options: Any) -> TransformingAutoencoder:
     return model
 
 
-def test_the_papers_sizes() -> None:
+def test_sizes_of_paper() -> None:
     model = make()
     out = model(torch.rand(2, 1, 28, 28))
     assert out.poses.shape == (2, 30, 2)
@@ -28,7 +28,7 @@ def test_the_papers_sizes() -> None:
 
 
 @torch.no_grad()
-def test_the_shift_is_added_to_the_position_and_goes_no_other_way() -> None:
+def test_shift_is_added_to_position_only() -> None:
     model, images = make(), torch.rand(2, 1, 28, 28)
     shift = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
     moved = model.transform(images, shift)
@@ -39,7 +39,7 @@ def test_the_shift_is_added_to_the_position_and_goes_no_other_way() -> None:
 
 
 @torch.no_grad()
-def test_an_absent_capsule_paints_nothing() -> None:
+def test_inactive_capsule_paints_nothing() -> None:
     model = make(capsules=2)
     model.read_bias[:, 2] = -200.0
     assert not model.transform(torch.rand(1, 1, 28, 28), torch.zeros(1, 2)).any()
@@ -51,7 +51,7 @@ def test_shifts_are_whole_pixels_within_bounds() -> None:
     assert not make(max_shift=0).sample_shift(5).any()
 
 
-def test_it_learns_to_shift() -> None:
+def test_learns_to_shift() -> None:
     torch.manual_seed(0)
     block = torch.zeros(64, 1, 12, 12)
     block[:, :, 4:8, 4:7] = 1
@@ -72,7 +72,7 @@ def test_it_learns_to_shift() -> None:
     assert error < 0.4 * (images - target).square().sum()
 
 
-def test_mistakes_are_named() -> None:
+def test_errors_name_the_argument() -> None:
     for name in ("capsules", "recognition", "generation"):
         with raises_about(ConfigError, f"{name}:", "at least 1", "got 0"):
             make(**{name: 0})

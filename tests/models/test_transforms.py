@@ -49,7 +49,7 @@ def images(model: Any, batch: int = 2) -> Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_jvp_is_that_of_the_reference(name: str) -> None:
+def test_jvp_matches_reference(name: str) -> None:
     model = make(name)
     x = images(model)
     direction = torch.randn_like(x)
@@ -72,7 +72,7 @@ def test_forward_mode_has_a_tangent_with_frozen_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_func_grad_is_that_of_autograd(name: str) -> None:
+def test_func_grad_matches_autograd(name: str) -> None:
     model = make(name)
     x = images(model).requires_grad_()
     (expected,) = torch.autograd.grad(run(model)(x).square().sum(), x)

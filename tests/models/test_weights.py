@@ -11,7 +11,7 @@ from torchcaps.models import create_model
 from torchcaps.models._weights import load_weights, save_weights
 
 
-def test_come_back_as_they_were(tmp_path):
+def test_round_trip(tmp_path):
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     save_weights(model, tmp_path / "w.safetensors")
     other = load_weights(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), tmp_path / "w.safetensors")
@@ -20,7 +20,7 @@ def test_come_back_as_they_were(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
 
 
-def test_tensors_that_share_memory(tmp_path):
+def test_shared_memory(tmp_path):
     shared = torch.arange(4.0)
     save_weights({"weight": shared.view(1, 4), "twin": shared}, tmp_path / "w.safetensors")
     assert (tmp_path / "w.safetensors").exists()

@@ -15,7 +15,7 @@ def children(height: int = 2, width: int = 3, types: int = 4) -> Capsules:
 CENTRES = ([0.25, 0.75], [0.1, 0.5, 0.9])
 
 
-def test_coordinates_are_added_row_first_to_the_first_two_entries_of_every_vote():
+def test_coordinates_are_added_row_first():
     layer = ClassCaps(4, 5, centres=CENTRES)
     plain = ClassCaps(4, 5)
     plain.load_state_dict(layer.state_dict())
@@ -28,7 +28,7 @@ def test_coordinates_are_added_row_first_to_the_first_two_entries_of_every_vote(
     assert bool((added[..., 2:] == 0).all())
 
 
-def test_one_matrix_per_type_serves_all_positions():
+def test_weights_are_shared_over_positions():
     layer = ClassCaps(4, 5)
     assert layer.weight.shape == (4, 5, 4, 4)
     same = Capsules(children().poses[:, :1, :1].expand(-1, 2, 3, -1, -1), children().activations)
@@ -36,7 +36,7 @@ def test_one_matrix_per_type_serves_all_positions():
     torch.testing.assert_close(votes[:, 0], votes[:, 5])
 
 
-def test_without_coordinates_the_grid_is_free_and_places_do_not_matter():
+def test_without_coordinates_positions_do_not_matter():
     layer = ClassCaps(4, 5)
     assert layer(children(3, 1)).poses.shape == (2, 5, 16)
     flipped = Capsules(children().poses.flip(1), children().activations.flip(1))
@@ -45,12 +45,12 @@ def test_without_coordinates_the_grid_is_free_and_places_do_not_matter():
     assert not torch.allclose(placed(flipped).activations, placed(children()).activations)
 
 
-def test_dynamic_routing_serves_as_well():
+def test_dynamic_routing():
     layer = ClassCaps(4, 5, pose="vector", routing=DynamicRouting(), centres=CENTRES)
     assert layer(children()).activations.shape == (2, 5)
 
 
-def test_the_coordinates_are_not_part_of_the_state():
+def test_coordinates_are_not_in_state_dict():
     assert sorted(ClassCaps(4, 5, centres=CENTRES).state_dict()) == ["routing.beta_a", "routing.beta_u", "weight"]
     assert "coordinates=True" in repr(ClassCaps(4, 5, centres=CENTRES))
 

@@ -39,7 +39,7 @@ def test_positions_share_weights():
     torch.testing.assert_close(left, right)
 
 
-def test_the_switch_of_the_competition_does_something():
+def test_competition_option_changes_results():
     torch.manual_seed(0)
     layer = CapsConv2d(2, 3, 3, 1)
     local = CapsConv2d(2, 3, 3, 1, competition="local")
@@ -47,7 +47,7 @@ def test_the_switch_of_the_competition_does_something():
     assert not torch.allclose(layer(children()).poses, local(children()).poses)
 
 
-def test_trace_has_every_iteration_and_the_same_end():
+def test_trace_ends_in_result():
     layer = CapsConv2d(2, 3, 3, 2)
     trace = layer.trace(children())
     assert trace.poses.shape == (3, 2 * 2 * 2, 3, 16)
@@ -56,7 +56,7 @@ def test_trace_has_every_iteration_and_the_same_end():
     torch.testing.assert_close(trace.activations[-1].view_as(parents.activations), parents.activations)
 
 
-def test_the_representation_says_what_it_is():
+def test_repr():
     assert "competition='global'" in repr(CapsConv2d(2, 3))
 
 

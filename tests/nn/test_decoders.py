@@ -31,7 +31,7 @@ def test_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS.names())
-def test_every_dimension_of_every_class_is_read(name: str) -> None:
+def test_decoder_reads_every_dimension(name: str) -> None:
     decoder = DECODERS[name](4, 3, (1, 12, 12))
     poses = torch.randn(6, 4, 3, requires_grad=True)
     decoder(poses).square().sum().backward()
@@ -39,23 +39,23 @@ def test_every_dimension_of_every_class_is_read(name: str) -> None:
     assert (poses.grad.abs().sum(0) > 0).all()
 
 
-def test_the_papers_decoder_has_the_papers_sizes() -> None:
+def test_decoder_sizes_of_paper() -> None:
     layers = [layer for layer in MLPDecoder(10, 16, (1, 28, 28)).layers if isinstance(layer, torch.nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in layers] == [(160, 512), (512, 1024), (1024, 784)]
     assert count(MLPDecoder(10, 16, (1, 28, 28))) == 8_215_728 - 6_804_384
 
 
-def test_hidden_sizes_can_be_given() -> None:
+def test_hidden_sizes_option() -> None:
     assert count(MLPDecoder(2, 3, (1, 2, 2), hidden=())) == 6 * 4 + 4
     assert count(MLPDecoder(2, 3, (1, 2, 2), hidden=(5,))) == 6 * 5 + 5 + 5 * 4 + 4
 
 
-def test_deconv_has_a_tenth_of_the_parameters() -> None:
+def test_deconv_parameter_count() -> None:
     share = count(DeconvDecoder(10, 16, (1, 28, 28))) / count(MLPDecoder(10, 16, (1, 28, 28)))
     assert share == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize("channels", [(16, 8), (1, 2, 3, 4)])
-def test_deconv_wants_three_channel_counts(channels: tuple[int, ...]) -> None:
+def test_deconv_requires_three_channel_counts(channels: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=r"^channels: expected three counts, got \(.*\) \(" + str(len(channels))):
         DeconvDecoder(10, 16, (1, 28, 28), channels=channels)  # pyright: ignore[reportArgumentType]

@@ -18,7 +18,7 @@ def lengths(states: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5])
-def test_oscillators_stay_on_the_sphere(dim: int) -> None:
+def test_oscillators_are_unit_vectors(dim: int) -> None:
     layer = make(4, dim, iters=5)
     states = layer.states(10 * torch.randn(2, 4 * dim, 6, 7).double())
     assert len(states) == 6
@@ -27,7 +27,7 @@ def test_oscillators_stay_on_the_sphere(dim: int) -> None:
 
 
 @torch.no_grad()
-def test_the_update_is_the_formula() -> None:
+def test_update_equals_formula() -> None:
     layer = make(1, 3, 1, iters=1, step=0.3)
     stimulus = torch.randn(1, 3, 1, 1).double()
     before, after = (state.flatten() for state in layer.states(stimulus))
@@ -39,7 +39,7 @@ def test_the_update_is_the_formula() -> None:
 
 
 @torch.no_grad()
-def test_a_strong_stimulus_wins() -> None:
+def test_strong_stimulus_dominates() -> None:
     layer = make(3, 2, iters=40, step=0.05)
     stimulus = torch.randn(1, 6, 5, 5).double()
     wanted = (stimulus.unflatten(1, (3, 2)) / lengths(stimulus, 2).unsqueeze(2)).flatten(1, 2)
@@ -48,7 +48,7 @@ def test_a_strong_stimulus_wins() -> None:
 
 
 @torch.no_grad()
-def test_an_oscillator_alone_turns_at_its_frequency() -> None:
+def test_isolated_oscillator_rotates() -> None:
     layer = make(1, 2, iters=1, step=1e-4)
     layer.coupling.weight.zero_()
     layer.frequency.fill_(2.0)
@@ -80,7 +80,7 @@ def test_gradients_reach_everything() -> None:
 
 
 @torch.no_grad()
-def test_the_readout_does_not_hear_a_phase_that_all_share() -> None:
+def test_readout_ignores_common_phase() -> None:
     torch.manual_seed(0)
     readout = KuramotoReadout(3, 2, 4).double()
     readout.mix.bias.zero_()  # pyright: ignore[reportOptionalMemberAccess]
@@ -93,7 +93,7 @@ def test_the_readout_does_not_hear_a_phase_that_all_share() -> None:
     torch.testing.assert_close(readout(states[0]), readout(states[1]))
 
 
-def test_zero_is_finite() -> None:
+def test_zero_input_is_finite() -> None:
     layer = make(2, 2)
     stimulus = torch.zeros(1, 4, 3, 3).double().requires_grad_()
     layer(stimulus).sum().backward()
@@ -110,11 +110,11 @@ def test_zero_is_finite() -> None:
         ({"step": 0.0}, "step: expected a finite number above 0, got 0.0"),
     ],
 )
-def test_mistakes_are_named(options: dict[str, float], words: str) -> None:
+def test_errors_name_the_argument(options: dict[str, float], words: str) -> None:
     with pytest.raises(ConfigError, match=f"^{words}$"):
         make(4, **options)
 
 
-def test_a_stimulus_of_another_shape() -> None:
+def test_stimulus_of_wrong_shape() -> None:
     with raises_about(ShapeError, "stimulus", "(2, 6, 5, 5)"):
         make(4).states(torch.zeros(2, 6, 5, 5).double())

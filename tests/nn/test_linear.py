@@ -17,14 +17,14 @@ def some_children(*shape: int, dtype: torch.dtype = torch.float32) -> Capsules:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("in_caps", [6, None])
-def test_it_votes_and_routes(in_caps: int | None, bias: bool) -> None:
+def test_votes_and_routes(in_caps: int | None, bias: bool) -> None:
     layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=DynamicRouting(iters=2, leaky=True), bias=bias)
     children = some_children(2, 6, 4)
     expected = ops.dynamic_routing(ops.vote(children.poses, layer.weight), bias=layer.bias, iters=2, leaky=True)
     torch.testing.assert_close(layer(children), expected.capsules)
 
 
-def test_a_grid_is_taken_position_by_position() -> None:
+def test_grid_is_flattened_by_position() -> None:
     layer = CapsLinear(2 * 3 * 4, 3, in_dim=5, out_dim=6)
     grid = some_children(2, 2, 3, 4, 5)
     torch.testing.assert_close(layer(grid), layer(grid.flatten()))
@@ -37,13 +37,13 @@ def test_a_shared_weight_takes_any_number_of_children() -> None:
         assert layer(some_children(2, children, 4)).poses.shape == (2, 3, 5)
 
 
-def test_the_routing_is_three_iterations_unless_given() -> None:
+def test_default_routing() -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5)
     assert isinstance(layer.routing, DynamicRouting)
     assert layer.trace(some_children(2, 6, 4)).iters == 3
 
 
-def test_trace_ends_in_what_forward_gives() -> None:
+def test_trace_ends_in_result() -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5, bias=True)
     children = some_children(2, 6, 4)
     torch.testing.assert_close(layer.trace(children).routed.capsules, layer(children))
@@ -60,7 +60,7 @@ def test_start_values() -> None:
     assert layer.weight.mean().item() == pytest.approx(0, abs=0.002)
 
 
-def test_reset_draws_anew() -> None:
+def test_reset_parameters() -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5)
     before = layer.weight.detach().clone()
     layer.reset_parameters()
@@ -76,7 +76,7 @@ def test_gradient(in_caps: int | None) -> None:
     assert torch.autograd.gradcheck(lambda p, *_: tuple(layer(Capsules(p, children.activations))), inputs)
 
 
-def test_the_router_is_sizes_the_sizes_once() -> None:
+def test_router_is_prepared_once() -> None:
     class Asks(DynamicRouting):
         sizes: tuple[int | None, ...] = ()
 
@@ -89,14 +89,14 @@ def test_the_router_is_sizes_the_sizes_once() -> None:
         assert router.sizes == (in_caps, 3, 4, 5)
 
 
-def test_bias_where_the_routing_has_no_place_for_it() -> None:
+def test_unsupported_bias() -> None:
     with raises_about(ConfigError, "bias", "True", "KMeansRouting"):
         CapsLinear(6, 3, in_dim=4, out_dim=5, routing="kmeans", bias=True)
     assert isinstance(CapsLinear(6, 3, in_dim=4, out_dim=5, routing="kmeans").routing, Router)
 
 
 @pytest.mark.parametrize("call", ["forward", "trace"])
-def test_children_that_are_no_capsules(call: str) -> None:
+def test_children_of_wrong_type(call: str) -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5)
     with raises_about(ShapeError, "children", "Tensor"):
         getattr(layer, call)(torch.zeros(2, 6, 4))
@@ -107,7 +107,7 @@ def test_wrong_number_of_children() -> None:
         CapsLinear(6, 3, in_dim=4, out_dim=5)(some_children(2, 7, 4))
 
 
-def test_it_says_its_sizes() -> None:
+def test_repr() -> None:
     text = repr(CapsLinear(6, 3, in_dim=4, out_dim=5, routing=DynamicRouting(iters=2)))
     assert "in_caps=6, out_caps=3, in_dim=4, out_dim=5" in text
     assert "DynamicRouting(iters=2, leaky=False, grad='all', squash='standard')" in text

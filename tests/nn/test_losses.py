@@ -23,7 +23,7 @@ def test_margin_by_hand() -> None:
     assert MarginLoss()(caps, torch.tensor([0, 0])).item() == pytest.approx(expected)
 
 
-def test_margins_and_weight_can_be_given() -> None:
+def test_margin_options() -> None:
     loss = MarginLoss(present=1.0, absent=0.0, absent_weight=2.0)
     assert loss(lengths([[0.5, 0.25]]), torch.tensor([0])).item() == pytest.approx(0.25 + 2 * 0.0625)
 
@@ -37,14 +37,14 @@ def test_several_classes_in_one_image() -> None:
 
 
 @pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
-def test_class_numbers_and_presences_say_the_same(loss: torch.nn.Module) -> None:
+def test_labels_as_numbers_or_one_hot(loss: torch.nn.Module) -> None:
     caps = lengths(torch.rand(4, 4).tolist())
     labels = torch.tensor([3, 0, 1, 1])
     torch.testing.assert_close(loss(caps, labels), loss(caps, torch.eye(4)[labels]))
 
 
 @pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
-def test_the_numbers_of_two_classes_say_the_same_as_presences(loss: torch.nn.Module) -> None:
+def test_two_labels_as_numbers_or_multi_hot(loss: torch.nn.Module) -> None:
     caps = lengths(torch.rand(3, 5).tolist())
     labels = torch.tensor([[3, 0], [1, 2], [4, 3]])
     there = torch.zeros(3, 5).scatter(1, labels, 1.0)
@@ -65,7 +65,7 @@ def test_cross_entropy_by_hand() -> None:
     assert two.item() == pytest.approx(-0.5 * (math.log(math.e / total) + math.log(math.e**2 / total)))
 
 
-def test_cross_entropy_of_an_image_of_no_class() -> None:
+def test_cross_entropy_without_label() -> None:
     caps = Capsules(torch.randn(2, 3, 1), torch.zeros(2, 3))
     one = CrossEntropyLoss()(Capsules(caps.poses[:1], caps.activations[:1]), torch.tensor([1]))
     torch.testing.assert_close(CrossEntropyLoss()(caps, torch.tensor([[0, 1, 0], [0, 0, 0]])), one / 2)
@@ -79,7 +79,7 @@ def test_gradient_of_every_loss(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
-def test_every_loss_is_a_mean_over_the_batch(name: str) -> None:
+def test_losses_are_batch_means(name: str) -> None:
     loss = LOSSES[name]().eval()
     caps, labels = lengths(torch.rand(4, 5).tolist()), torch.tensor([0, 1, 2, 2])
     alone = [loss(Capsules(*(part[i : i + 1] for part in caps)), labels[i : i + 1]) for i in range(4)]
@@ -87,7 +87,7 @@ def test_every_loss_is_a_mean_over_the_batch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
-def test_every_loss_falls_as_the_right_class_grows(name: str) -> None:
+def test_losses_fall_with_true_class_activation(name: str) -> None:
     loss = LOSSES[name]().eval()
     values = [loss(lengths([[a, 0.3, 0.2]]), torch.tensor([0])).item() for a in (0.1, 0.4, 0.8)]
     assert values[0] > values[1] > values[2]
@@ -95,7 +95,7 @@ def test_every_loss_falls_as_the_right_class_grows(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES.names())
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (2, 5, 1), ()])
-def test_labels_that_do_not_fit(name: str, shape: tuple[int, ...]) -> None:
+def test_invalid_labels(name: str, shape: tuple[int, ...]) -> None:
     with raises_about(ShapeError, "labels", "(2,) class numbers"):
         LOSSES[name]()(lengths(torch.rand(2, 5).tolist()), torch.zeros(shape, dtype=torch.long))
 
@@ -106,12 +106,12 @@ def test_error_names_targets(loss: torch.nn.Module) -> None:
         loss(lengths(torch.rand(2, 5).tolist()), torch.zeros(2, 4))
 
 
-def test_cross_entropy_wants_scores() -> None:
+def test_cross_entropy_requires_scores() -> None:
     with raises_about(ShapeError, "poses", "(2, 3, 4)"):
         CrossEntropyLoss()(Capsules(torch.zeros(2, 3, 4), torch.zeros(2, 3)), torch.tensor([0, 1]))
 
 
-def test_reconstruction_is_a_sum_over_pixels_and_a_mean_over_images() -> None:
+def test_reconstruction_sums_pixels_and_averages_images() -> None:
     images = torch.zeros(2, 3, 4, 5)
     painted = torch.full((2, 3, 4, 5), 0.5)
     painted[1] = 1.0
@@ -119,7 +119,7 @@ def test_reconstruction_is_a_sum_over_pixels_and_a_mean_over_images() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_the_released_scale(classes: int) -> None:
+def test_released_scale(classes: int) -> None:
     caps, labels = lengths(torch.rand(4, classes).tolist()), torch.randint(classes, (4,))
     painted, images = torch.rand(2, 4, 1, 6, 6, dtype=torch.float64)
     a, there = caps.activations, torch.eye(classes, dtype=torch.float64)[labels]
@@ -130,7 +130,7 @@ def test_the_released_scale(classes: int) -> None:
     torch.testing.assert_close(ours, 2 * classes * released)
 
 
-def test_the_released_scale_is_twenty_times_the_papers_for_ten_classes() -> None:
+def test_released_scale_is_twenty_times_paper() -> None:
     assert ReconstructionLoss(scale="released").weight == pytest.approx(20 * ReconstructionLoss().weight)
     assert ReconstructionLoss(0.25).weight == 0.25
 
@@ -152,7 +152,7 @@ def test_unknown_scale() -> None:
         ReconstructionLoss(scale="mean")  # pyright: ignore[reportArgumentType]
 
 
-def test_likelihood_is_cross_entropy_of_a_softmax() -> None:
+def test_likelihood_equals_softmax_cross_entropy() -> None:
     torch.manual_seed(0)
     scores = (3 * torch.randn(5, 4)).double().requires_grad_()
     labels = torch.tensor([0, 3, 1, 1, 2])
@@ -163,7 +163,7 @@ def test_likelihood_is_cross_entropy_of_a_softmax() -> None:
     torch.testing.assert_close(got, torch.autograd.grad(expected, scores)[0])
 
 
-def test_likelihood_of_what_was_held_for_impossible_is_finite() -> None:
+def test_likelihood_of_zero_activation_is_finite() -> None:
     scores = torch.tensor([[200.0, 0.0], [80.0, 0.0]], requires_grad=True)
     loss = LikelihoodLoss()(Capsules(torch.zeros(2, 2, 3), scores.softmax(-1)), torch.tensor([1, 1]))
     loss.backward()
@@ -174,13 +174,13 @@ def test_likelihood_of_what_was_held_for_impossible_is_finite() -> None:
     assert scores.grad.isfinite().all()
 
 
-def test_likelihood_of_several_classes_is_the_mean_over_them() -> None:
+def test_likelihood_of_several_labels_is_mean() -> None:
     caps = Capsules(torch.zeros(1, 3, 2), torch.tensor([[0.5, 0.25, 0.25]]))
     loss = LikelihoodLoss()(caps, torch.tensor([[1.0, 1.0, 0.0]]))
     torch.testing.assert_close(loss, -torch.tensor([0.5, 0.25]).log().mean())
 
 
-def test_likelihood_is_that_of_a_share() -> None:
+def test_likelihood_of_activation_share() -> None:
     activations = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.2, 0.2]])
     caps = Capsules(torch.zeros(2, 3, 16), activations)
     expected = -(math.log(0.1 / 1.5) + math.log(1 / 3)) / 2

@@ -22,7 +22,7 @@ def numbered(caps: int, dim: int, height: int, width: int) -> tuple[PrimaryCaps2
     return layer, (channel * 1e-2 + row * 1e-4 + column * 1e-6).unsqueeze(0)
 
 
-def test_a_capsule_is_the_channels_of_one_type_at_one_position() -> None:
+def test_capsule_is_channels_of_one_type() -> None:
     layer, features = numbered(caps=3, dim=4, height=5, width=6)
     poses = layer(features).poses
     assert poses.shape == (1, 5, 6, 3, 4)
@@ -31,7 +31,7 @@ def test_a_capsule_is_the_channels_of_one_type_at_one_position() -> None:
         torch.testing.assert_close(poses[0, row, column, kind], expected)
 
 
-def test_activations_are_the_lengths() -> None:
+def test_activations_are_lengths() -> None:
     out = PrimaryCaps2d(2, 3, 4, kernel_size=3, stride=2)(torch.randn(2, 2, 9, 8))
     assert out.activations.shape == (2, 4, 3, 3)
     torch.testing.assert_close(out.activations, out.poses.square().sum(-1).sqrt())

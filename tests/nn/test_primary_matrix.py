@@ -5,7 +5,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.nn import PrimaryMatrixCaps2d
 
 
-def test_a_pose_is_made_of_the_channels_of_one_type_at_one_position():
+def test_pose_is_channels_of_one_type():
     layer = PrimaryMatrixCaps2d(1, 3)
     with torch.no_grad():
         layer.poses.weight.copy_(torch.arange(48.0).view(48, 1, 1, 1))

@@ -13,14 +13,14 @@ def classes(*activations: float) -> Capsules:
     return Capsules(torch.zeros(1, len(activations), 16), torch.tensor([activations]))
 
 
-def test_it_is_the_sum_over_the_wrong_classes():
+def test_sums_over_wrong_classes():
     loss = LOSSES["spread"](start=0.5, end=0.5)
     value = loss(classes(0.6, 0.5, 0.0), torch.tensor([0]))
     assert float(value) == pytest.approx((0.5 - 0.1) ** 2)
     assert float(loss(classes(1.0, 0.0, 0.0), torch.tensor([0]))) == 0
 
 
-def test_the_margin_grows_while_training_only():
+def test_margin_grows_only_in_training():
     loss = SpreadLoss(steps=10)
     margins = []
     for _ in range(12):
@@ -33,7 +33,7 @@ def test_the_margin_grows_while_training_only():
     assert int(loss.step) == before
 
 
-def test_the_released_growth():
+def test_released_growth():
     loss = SpreadLoss(growth="released")
     values = []
     for step in (0, 200000, 1000000):
@@ -42,7 +42,7 @@ def test_the_released_growth():
     assert values == pytest.approx([0.2142, 0.595, 0.99], abs=1e-3)
 
 
-def test_a_resumed_loss_keeps_its_margin():
+def test_margin_is_in_state_dict():
     loss = SpreadLoss(steps=10)
     loss(classes(0.6, 0.5), torch.tensor([0]))
     resumed = SpreadLoss(steps=10)

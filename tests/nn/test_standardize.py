@@ -11,14 +11,14 @@ def test_each_image_has_mean_zero_and_deviation_one():
     torch.testing.assert_close(images.std(dim=(1, 2, 3), correction=0), torch.ones(3))
 
 
-def test_an_even_image_becomes_zero_with_finite_gradients():
+def test_constant_image_becomes_zero():
     images = torch.full((1, 1, 4, 4), 0.5, requires_grad=True)
     InstanceStandardize()(images).square().sum().backward()
     assert images.grad is not None
     assert bool(images.grad.isfinite().all())
 
 
-def test_in_training_each_image_gets_light_of_its_own():
+def test_jitter_per_image_in_training():
     light = InstanceStandardize(brightness=0.5, contrast=0.25)
     images = light(torch.rand(64, 2, 8, 8))
     means, deviations = images.mean(dim=(1, 2, 3)), images.std(dim=(1, 2, 3), correction=0)  # [64]
@@ -36,6 +36,6 @@ def test_in_training_each_image_gets_light_of_its_own():
         ({"contrast": 1.5}, "contrast: expected a number from 0 to 1, got 1.5"),
     ],
 )
-def test_light_has_bounds(options, words):
+def test_jitter_option_is_checked(options, words):
     with pytest.raises(ConfigError, match=words):
         InstanceStandardize(**options)

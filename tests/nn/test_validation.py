@@ -19,7 +19,7 @@ from torchcaps.nn import CapsConv2d, CapsLinear, ClassCaps, PrimaryCaps2d, Prima
         (PrimaryMatrixCaps2d, {"in_channels": 4, "caps": 3, "dim": 16}),
     ],
 )
-def test_a_layer_of_nothing_is_refused(make: Callable[..., nn.Module], counts: dict[str, int]) -> None:
+def test_zero_sizes_are_refused(make: Callable[..., nn.Module], counts: dict[str, int]) -> None:
     make(**counts)
     for name in counts:
         for value in (0, -2, 1.5, True):

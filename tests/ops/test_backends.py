@@ -82,7 +82,7 @@ def route(**params: Any) -> tc.Capsules:
     return ops.route(children(), torch.randn(6, 3, 4, 5), "mean", **params)
 
 
-def test_auto_takes_the_kernel(counted: Counted) -> None:
+def test_auto_uses_the_kernel(counted: Counted) -> None:
     route()
     assert counted.calls == 1
     route(backend="mine")
@@ -113,7 +113,7 @@ def test_unsupported_case(counted: Counted) -> None:
         route(backend="mine", power=4.0)
 
 
-def test_option_that_only_the_reference_has(counted: Counted) -> None:
+def test_option_of_reference_only(counted: Counted) -> None:
     route(bias=torch.zeros(3, 5))
     assert counted.calls == 0
     with raises_about(ConfigError, "backend", "'mine'", "'bias'"):
@@ -122,7 +122,7 @@ def test_option_that_only_the_reference_has(counted: Counted) -> None:
     assert counted.calls == 1
 
 
-def test_dense_kernel_does_not_serve_a_convolution(counted: Counted) -> None:
+def test_dense_kernel_rejects_convolution(counted: Counted) -> None:
     window = ops.Window((2, 2), (2, 2), pose="vector")
     grid = tc.Capsules(torch.randn(1, 2, 2, 3, 4), torch.ones(1, 2, 2, 3))
     with raises_about(ConfigError, "backend", "'mine'", "convolution"):
@@ -146,14 +146,14 @@ def test_registered_name_is_taken() -> None:
 
 
 @pytest.mark.parametrize("name", ["auto", "reference"])
-def test_kernel_needs_a_name_of_its_own(name: str) -> None:
+def test_kernel_names_are_unique(name: str) -> None:
     with raises_about(ConfigError, "backend", name):
         Kernel(name)
 
 
 # The first use of jvp compiles decompositions with torch.jit.script.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-def test_transforms_take_the_reference(counted: Counted) -> None:
+def test_transforms_use_the_reference(counted: Counted) -> None:
     weight = torch.randn(6, 3, 4, 5)
 
     def total(poses: Tensor, backend: str = "auto") -> Tensor:
@@ -229,7 +229,7 @@ def test_unknown_backend() -> None:
         tc.nn.CapsLinear(6, 3, 4, 5, backend="fast")
 
 
-def test_backend_that_the_routing_does_not_have() -> None:
+def test_backend_missing_in_routing() -> None:
     with raises_about(ConfigError, "backend", "'cpu'", "variational"):
         tc.nn.CapsLinear(6, 3, 4, 5, routing="variational", backend="cpu")
 

@@ -48,7 +48,7 @@ def test_gather_finds_the_children_under_the_kernel(size, kernel, stride):
 
 @pytest.mark.parametrize("background", [None, 0.0, -2.0])
 @pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
-def test_coupling_is_a_softmax_over_all_parents_at_all_positions_that_see_a_child(size, kernel, stride, background):
+def test_softmax_over_parents_at_all_positions(size, kernel, stride, background):
     window = Window(size, kernel, stride)
     positions, places, types, parents = window.positions[0] * window.positions[1], kernel[0] * kernel[1], 2, 3
     generator = torch.Generator().manual_seed(0)
@@ -65,7 +65,7 @@ def test_coupling_is_a_softmax_over_all_parents_at_all_positions_that_see_a_chil
                 torch.testing.assert_close(torch.stack([coupling[row] for row in rows]), expected)
 
 
-def test_the_first_coupling_is_uniform_and_larger_at_the_border():
+def test_first_coupling_is_uniform_per_child():
     window = Window((5, 5), (3, 3), 2)
     coupling = window.softmax(torch.zeros(4, 9, 2, dtype=torch.float64)).unflatten(0, window.positions)
     assert float(coupling[0, 0, 0, 0]) == pytest.approx(1 / 2)
@@ -73,7 +73,7 @@ def test_the_first_coupling_is_uniform_and_larger_at_the_border():
     assert float(coupling[0, 0, 8, 0]) == pytest.approx(1 / 8)
 
 
-def test_local_competition_treats_each_position_alone():
+def test_local_competition_per_position():
     window = Window((4, 4), (3, 3), competition="local")
     logits = torch.randn(8, 18, 3)
     torch.testing.assert_close(window.softmax(logits), logits.softmax(-1))
@@ -90,13 +90,13 @@ def test_competition_is_stable(scale):
 
 
 @pytest.mark.parametrize("background", [None, 0.0, -2.0])
-def test_competition_has_the_gradient_of_its_values(background):
+def test_competition_gradcheck(background):
     logits = torch.randn(4, 9, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: Window((5, 5), (3, 3), 2).softmax(x, background=background), logits)
 
 
 @pytest.mark.parametrize("competition", ["global", "local"])
-def test_a_window_that_sees_everything_once_is_a_dense_layer(competition):
+def test_full_window_equals_dense_layer(competition):
     window = Window((3, 3), (3, 3), competition=competition)
     children = grid(3, 3)
     seen = window.gather(children)
@@ -116,7 +116,7 @@ def test_a_window_that_sees_everything_once_is_a_dense_layer(competition):
         torch.testing.assert_close(routed.coupling, dense.coupling)
 
 
-def test_children_that_nobody_sees_take_no_part():
+def test_uncovered_children_are_ignored():
     window = Window((4, 4), (3, 3), 2)
     children = grid(4, 4)
     poses = children.poses.clone()
@@ -145,14 +145,14 @@ def test_shared_weights_and_offsets():
 
 @pytest.mark.parametrize("competition", ["global", "local", "positions"])
 @pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
-def test_load_is_the_mean_of_the_first_coupling(size, kernel, stride, competition):
+def test_children_per_parent_is_first_coupling(size, kernel, stride, competition):
     window = Window(size, kernel, stride, competition)
     positions = window.positions[0] * window.positions[1]
     coupling = window.softmax(torch.zeros(positions, kernel[0] * kernel[1] * 2, 3))
     assert window.children_per_parent(2, 3) == pytest.approx(float(coupling.sum(dim=1).mean()), rel=1e-5)
 
 
-def test_receptive_centres_follow_kernels_and_strides():
+def test_receptive_centres():
     assert receptive_centres(4, []) == [0.125, 0.375, 0.625, 0.875]
     assert receptive_centres(5, [(3, 1)]) == pytest.approx([0.3, 0.5, 0.7])
     # The rows that a position of the second layer is made of are 0 to 8, 2 to 10 and so on: their middle is the centre.
@@ -177,7 +177,7 @@ def test_errors_name_the_argument():
         Window((2, 5), (3, 3))
 
 
-def test_an_offset_counts_as_far_as_a_child_is_there():
+def test_offsets_scale_with_presence():
     offsets = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     window = Window(grid=(1, 2), kernel=(1, 2), pose="vector", offsets=offsets)
     poses, weight = torch.zeros(1, 4, 3), torch.zeros(2, 5, 3, 3)

@@ -13,14 +13,14 @@ from torchcaps.ops import ROUTINGS, Routing, dynamic_routing, trace
 from torchcaps.ops._iterations import Step, last_step, parent_softmax
 
 
-def test_softmax_goes_over_the_parents() -> None:
+def test_softmax_over_parents() -> None:
     logits = torch.randn(2, 5, 3, dtype=torch.float64)
     expected = logits.exp() / logits.exp().sum(2, keepdim=True)
     torch.testing.assert_close(parent_softmax(logits), expected)
 
 
 @pytest.mark.parametrize("background", [0.0, -1.5])
-def test_a_background_is_one_more_parent(background: float) -> None:
+def test_background_adds_a_parent(background: float) -> None:
     logits = torch.randn(2, 5, 3, dtype=torch.float64)
     expected = logits.exp() / (math.exp(background) + logits.exp().sum(2, keepdim=True))
     torch.testing.assert_close(parent_softmax(logits, background=background), expected)

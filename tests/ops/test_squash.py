@@ -77,7 +77,7 @@ def test_direction_is_kept_and_length_below_one(
 
 
 @by_form
-def test_longer_stays_longer(form: SquashForm) -> None:
+def test_squash_is_monotonic(form: SquashForm) -> None:
     lengths = squash(torch.linspace(0, 20, 200, dtype=torch.float64).unsqueeze(-1), form=form).squeeze(-1)
     assert (lengths.diff() > 0).all()
 
@@ -88,7 +88,7 @@ def test_unknown_form() -> None:
 
 
 @pytest.mark.parametrize("form", ["standard", "half", "exponential"])
-def test_squashed_length_is_the_length_of_the_squashed(form) -> None:
+def test_squashed_length_matches_squash(form) -> None:
     vectors = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(squashed_length(vectors, form=form), squash(vectors, form=form).norm(dim=-1))
     assert torch.autograd.gradcheck(lambda v: squashed_length(v, form=form), vectors)

@@ -29,12 +29,12 @@ def test_votes_against_loops(b: int, i: int, j: int, p: int, d: int, shared: boo
     torch.testing.assert_close(vote(poses, weight), by_loops(poses, weight))
 
 
-def test_strides_do_not_matter() -> None:
+def test_non_contiguous_inputs() -> None:
     poses, weight = torch.randn(4, 5, 2).transpose(0, 2), torch.randn(6, 4, 3, 5).permute(3, 2, 1, 0)
     torch.testing.assert_close(vote(poses, weight), vote(poses.contiguous(), weight.contiguous()))
 
 
-def test_a_shared_weight_is_the_same_weight_for_every_child() -> None:
+def test_shared_weight() -> None:
     poses, weight = torch.randn(2, 5, 3), torch.randn(4, 3, 6)
     torch.testing.assert_close(vote(poses, weight), vote(poses, weight.expand(5, 4, 3, 6)))
 
@@ -56,12 +56,12 @@ def test_gradient(shape: tuple[int, ...]) -> None:
         ((2, 3, 5), (4, 8, 6), r"poses: expected pose size 8, got \(2, 3, 5\) \(pose size 5\)"),
     ],
 )
-def test_shapes_that_do_not_belong_together(poses: tuple[int, ...], weight: tuple[int, ...], words: str) -> None:
+def test_mismatched_shapes(poses: tuple[int, ...], weight: tuple[int, ...], words: str) -> None:
     with pytest.raises(ShapeError, match=f"^{words}"):
         vote(torch.zeros(poses), torch.zeros(weight))
 
 
-def test_a_matrix_vote_is_the_pose_matrix_times_the_weight():
+def test_matrix_vote_is_pose_times_weight():
     poses, weight = torch.randn(2, 6, 16), torch.randn(3, 5, 4, 4)
     votes = matrix_vote(poses, weight)
     for b, i, j in ((0, 0, 0), (1, 4, 2), (0, 5, 4)):

@@ -26,7 +26,7 @@ SIZES = [(3, 7, 5, 3, 6), (1, 1, 1, 1, 1), (5, 33, 3, 4, 17), (2, 300, 10, 8, 16
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-def test_it_is_as_exact_as_the_sum_of_votes(
+def test_error_is_within_sum_of_votes(
     size: tuple[int, ...], shared: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So few at a time that children come in several pieces, the last of them smaller.
@@ -37,11 +37,11 @@ def test_it_is_as_exact_as_the_sum_of_votes(
 # A note of torch's about the product of votes in the reference.
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 @pytest.mark.parametrize("shared", [False, True])
-def test_types_of_16_bits(shared: bool) -> None:
+def test_half_precision(shared: bool) -> None:
     assert_matches_reference(weighted_votes, reference, some(2, 300, 10, 8, 16, shared=shared), dtype=torch.bfloat16)
 
 
-def test_inputs_need_not_be_contiguous() -> None:
+def test_non_contiguous_inputs() -> None:
     share, poses, weight = some(3, 7, 5, 4, 6)
     share, poses = share.mT.contiguous().mT, poses.mT.contiguous().mT
     weight = weight.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
@@ -54,13 +54,13 @@ def test_second_derivatives() -> None:
     assert torch.autograd.gradgradcheck(weighted_votes, inputs)
 
 
-def test_nothing_to_add_up_is_zero() -> None:
+def test_no_children_give_zero() -> None:
     out = weighted_votes(torch.zeros(3, 2, 0), torch.zeros(2, 0, 4), torch.zeros(0, 3, 4, 5))
     assert out.shape == (2, 3, 5)
     assert not out.any()
 
 
-def test_types_are_promoted_and_autocast_is_left_alone() -> None:
+def test_type_promotion_and_autocast() -> None:
     share, poses, weight = some(2, 5, 3, 4, 6)
     assert weighted_votes(share, poses.double(), weight).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):

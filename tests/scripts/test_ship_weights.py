@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_a_run_becomes_weights_with_a_card(script: ModuleType, trained: Run, folder: Path, half: bool) -> None:
+def test_run_becomes_weights_with_card(script: ModuleType, trained: Run, folder: Path, half: bool) -> None:
     card = script.ship(trained, "digits", LIMITS, half=half)
     assert card == tc.pretrained_card("digits")
     record, results = trained.record, trained.results
@@ -74,7 +74,7 @@ def test_a_run_becomes_weights_with_a_card(script: ModuleType, trained: Run, fol
         torch.testing.assert_close(value, other, rtol=1e-3 if half else 0, atol=1e-4 if half else 0)
 
 
-def test_the_command_line_says_how_much_is_shipped(
+def test_command_prints_total_size(
     script: ModuleType, trained: Run, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.main([str(trained.path), "digits", "--half", "--licence", "for research use", "--limits", "One.", "Two."])
@@ -85,7 +85,7 @@ def test_the_command_line_says_how_much_is_shipped(
     assert capsys.readouterr().out.startswith(begin + "all together ")
 
 
-def test_a_run_that_is_not_done_is_refused(script: ModuleType, run: Run, folder: Path) -> None:
+def test_unfinished_run_is_refused(script: ModuleType, run: Run, folder: Path) -> None:
     run.update_record(status="stopped")
     words = r"^run: expected a finished run of a network that classifies, got '.*run' \(status 'stopped'\)$"
     with pytest.raises(CheckpointError, match=words):
@@ -93,7 +93,7 @@ def test_a_run_that_is_not_done_is_refused(script: ModuleType, run: Run, folder:
     assert list(folder.iterdir()) == []
 
 
-def test_weights_that_are_not_those_of_the_run_are_refused(script: ModuleType, run: Run, folder: Path) -> None:
+def test_foreign_weights_are_refused(script: ModuleType, run: Run, folder: Path) -> None:
     accuracy = run.results["test_accuracy"]
     run.update_record(results={**run.results, "test_accuracy": accuracy - 0.002})
     words = rf"^weights: expected {accuracy - 0.002:.2%} of the test images right, .* got {accuracy:.2%} with"
@@ -103,18 +103,18 @@ def test_weights_that_are_not_those_of_the_run_are_refused(script: ModuleType, r
 
 
 @pytest.mark.parametrize("name", ["MNIST", "../mnist", "my digits"])
-def test_a_name_that_no_file_should_have_is_refused(script: ModuleType, trained: Run, name: str) -> None:
+def test_unsafe_name_is_refused(script: ModuleType, trained: Run, name: str) -> None:
     with pytest.raises(ConfigError, match=r"^name: expected lower-case letters, digits and underscores, got '"):
         script.ship(trained, name, LIMITS)
 
 
 @pytest.mark.parametrize("limits", [[], [""]])
-def test_limits_must_be_told(script: ModuleType, trained: Run, limits: list[str]) -> None:
+def test_limitations_are_required(script: ModuleType, trained: Run, limits: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"^limits: expected at least one sentence .*, got none$"):
         script.ship(trained, "digits", limits)
 
 
-def test_data_that_nobody_else_has_are_refused(script: ModuleType, run: Run) -> None:
+def test_private_data_are_refused(script: ModuleType, run: Run) -> None:
     text = (run.path / "recipe.toml").read_text()
     begin, found, end = text.partition("[data.options]\n")
     assert found

@@ -32,7 +32,7 @@ def test_wrong_kernel_fails(kernel, message: str) -> None:
         assert_matches_reference(kernel, lambda x: x + 0, [X])
 
 
-def test_one_wrong_element_of_many_fails_by_the_maximum() -> None:
+def test_one_wrong_element_fails_by_maximum() -> None:
     values = torch.ones(4_000_000, dtype=torch.float64)
     # One error of sixteen roundings is far below the root mean square that is allowed.
     wrong = torch.zeros(4_000_000)

@@ -39,32 +39,32 @@ SIZES = {
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("router", "law"), KEPT)
-def test_every_router_keeps_the_laws_it_declares(router: str, law: str, size: str) -> None:
+def test_routers_keep_declared_laws(router: str, law: str, size: str) -> None:
     laws.LAWS[law](FACTORIES[router], SIZES[size], torch.float64)
 
 
 @pytest.mark.parametrize(("router", "law"), KEPT)
-def test_every_router_keeps_its_laws_in_single_precision(router: str, law: str) -> None:
+def test_routers_keep_laws_in_float32(router: str, law: str) -> None:
     laws.LAWS[law](FACTORIES[router], laws.Sizes(), torch.float32)
 
 
 @pytest.mark.parametrize(("router", "law"), NOT_KEPT)
-def test_a_law_that_a_router_does_not_declare_is_one_it_breaks(router: str, law: str) -> None:
+def test_undeclared_laws_are_broken(router: str, law: str) -> None:
     with pytest.raises(AssertionError, match=f"^{law}: "):
         laws.LAWS[law](FACTORIES[router], laws.Sizes(), torch.float64)
 
 
-def test_routers_declare_laws_that_exist() -> None:
+def test_declared_laws_exist() -> None:
     assert set(laws.LAWS) == NAMES
     assert all(make().laws <= NAMES for make in FACTORIES.values())
 
 
-def test_check_goes_through_the_declared_laws() -> None:
+def test_check_runs_declared_laws() -> None:
     assert laws.check(DynamicRouting) == sorted(NAMES - {"inactive_child_has_no_vote"})
     assert "coupling_sums_to_one" not in laws.check(partial(DynamicRouting, leaky=True))
 
 
-def test_check_knows_only_laws_that_exist() -> None:
+def test_check_rejects_unknown_law() -> None:
     class Lawless(DynamicRouting):
         laws = frozenset({"coupling_sums_to_two"})
 
@@ -72,7 +72,7 @@ def test_check_knows_only_laws_that_exist() -> None:
         laws.check(Lawless)
 
 
-def test_laws_leave_the_random_state_alone() -> None:
+def test_laws_keep_random_state() -> None:
     before = torch.get_rng_state()
     laws.check(DynamicRouting)
     assert torch.equal(torch.get_rng_state(), before)
@@ -274,7 +274,7 @@ BROKEN: list[tuple[type[Router], str]] = [
 
 
 @pytest.mark.parametrize(("router", "law"), BROKEN)
-def test_a_broken_router_breaks_its_law(router: type[Router], law: str) -> None:
+def test_broken_router_breaks_its_law(router: type[Router], law: str) -> None:
     with pytest.raises(AssertionError, match=f"^{law}: "):
         laws.LAWS[law](router, laws.Sizes(), torch.float64)
     with pytest.raises(AssertionError):
@@ -282,15 +282,15 @@ def test_a_broken_router_breaks_its_law(router: type[Router], law: str) -> None:
 
 
 @pytest.mark.parametrize("router", [Broken, HonoursActivations])
-def test_without_a_fault_all_laws_are_kept(router: type[Router]) -> None:
+def test_correct_router_keeps_all_laws(router: type[Router]) -> None:
     assert laws.check(router) == sorted(router.laws)
 
 
-def test_each_law_has_a_router_that_breaks_it() -> None:
+def test_every_law_has_a_broken_router() -> None:
     assert {law for _, law in BROKEN} == NAMES
 
 
-def test_gradients_of_a_routers_own_parameters_are_looked_at() -> None:
+def test_parameter_gradients_are_checked() -> None:
     class Infinite(Broken):
         laws = frozenset({"zero_votes_are_finite"})
 
@@ -304,7 +304,7 @@ def test_gradients_of_a_routers_own_parameters_are_looked_at() -> None:
         laws.check(Infinite)
 
 
-def test_infinite_results_are_seen() -> None:
+def test_infinite_results_are_found() -> None:
     class Infinite(Broken):
         laws = frozenset({"zero_votes_are_finite"})
 
@@ -315,7 +315,7 @@ def test_infinite_results_are_seen() -> None:
         laws.check(Infinite)
 
 
-def test_a_law_of_ones_own_can_be_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_register_own_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws.LAWS, "_items", dict(laws.LAWS._items))
 
     def never(make: Callable[..., Router], sizes: laws.Sizes, dtype: torch.dtype) -> None:

@@ -20,7 +20,7 @@ def test_training_is_the_same_with_and_without(recipe, tmp_path, monkeypatch):
     assert other.weights.read_bytes() == run.weights.read_bytes()
 
 
-def test_a_run_keeps_what_was_seen_after_each_epoch(recipe, tmp_path):
+def test_run_saves_diagnostics_per_epoch(recipe, tmp_path):
     run = fit(recipe("trainer.epochs=2"), tmp_path / "run")
     table = run.diagnostics()
     assert list(table) == ["epoch", "layer", "iteration", "measure", "value"]
@@ -33,7 +33,7 @@ def test_a_run_keeps_what_was_seen_after_each_epoch(recipe, tmp_path):
         assert math.hypot(*norms) == pytest.approx(total)
 
 
-def test_a_killed_run_ends_with_the_same_file(recipe, tmp_path, monkeypatch):
+def test_killed_run_has_same_diagnostics(recipe, tmp_path, monkeypatch):
     whole = fit(recipe(), tmp_path / "whole")
     after = RunCallback.on_train_batch_end
 

@@ -21,7 +21,7 @@ def git(folder: Path, *args: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_commit_is_that_of_torchcaps_and_no_other(tmp_path, monkeypatch):
+def test_commit_is_that_of_torchcaps(tmp_path, monkeypatch):
     package = tmp_path / "src" / "torchcaps"
     package.mkdir(parents=True)
     file = package / "__init__.py"

@@ -24,7 +24,7 @@ def module(*overrides: str) -> TrainModule:
     return TrainModule(make_model(recipe, load_data("digits", "val")), recipe, total_steps=10)
 
 
-def test_the_loss_is_margin_and_reconstruction_from_the_true_capsule(batch):
+def test_loss_is_margin_plus_reconstruction(batch):
     images, labels = batch
     made = module("loss.reconstruction=0.02")
     capsules = made.model(images)
@@ -35,13 +35,13 @@ def test_the_loss_is_margin_and_reconstruction_from_the_true_capsule(batch):
     assert not torch.equal(made.model.decode(capsules, labels), made.model.decode(capsules))
 
 
-def test_the_released_scale_weighs_twenty_times_more(batch):
+def test_released_scale_is_twenty_times_larger(batch):
     bare = module("loss.reconstruction=0").training_step(batch, 0)
     paper, released = (module(f"loss.scale={scale}").training_step(batch, 0) - bare for scale in ("paper", "released"))
     torch.testing.assert_close(released, 20 * paper, rtol=1e-4, atol=0)
 
 
-def test_an_untrained_decoder_is_frozen():
+def test_unused_decoder_is_frozen():
     frozen = module("loss.reconstruction=0").model.named_parameters()
     assert {name.split(".")[0] for name, weight in frozen if not weight.requires_grad} == {"decoder"}
     assert all(weight.requires_grad for weight in module().model.parameters())
@@ -55,24 +55,24 @@ def test_totals_count_images(batch):
     assert made.totals["train"].tolist() == [0, 0, 0]
 
 
-def test_a_loss_by_name_with_options():
+def test_loss_by_name_with_options():
     model = module().model
     assert make_loss(LossRecipe(), model).present == 0.9
     assert make_loss(LossRecipe(name="margin", options={"present": 0.8}), model).present == 0.8
 
 
-def test_an_option_that_the_loss_does_not_have():
+def test_unknown_loss_option():
     with pytest.raises(ConfigError, match="unknown option 'absnt' of loss 'margin'; did you mean 'absent'"):
         make_loss(LossRecipe(options={"absnt": 1}), module().model)
 
 
-def test_the_model_gets_the_shape_after_the_crop():
+def test_model_gets_cropped_shape():
     recipe = load_recipe("digits", ["data.augment.crop=24"])
     assert make_model(recipe, load_data("digits", "val")).image_shape == (1, 24, 24)
 
 
 @pytest.mark.parametrize(("name", "cls"), [("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD")])
-def test_the_optimiser_is_the_recipes(name, cls):
+def test_optimizer_from_recipe(name, cls):
     made = module(f"optim.name={name}", "optim.lr=0.5", "optim.weight_decay=0.25", "optim.warmup=4")
     configured = made.configure_optimizers()
     group = configured["optimizer"].param_groups[0]
@@ -80,7 +80,7 @@ def test_the_optimiser_is_the_recipes(name, cls):
     assert (group["initial_lr"], group["lr"], group["weight_decay"]) == (0.5, 0.1, 0.25)
 
 
-def test_each_of_two_digits_is_redrawn_by_itself_from_its_own_capsule():
+def test_two_digits_are_reconstructed_separately():
     data = load_data("multimnist", "val", source="digits")
     images, labels, sources = batch = next(iter(BatchLoader(data, 6)))
     torch.manual_seed(0)
@@ -98,7 +98,7 @@ def test_each_of_two_digits_is_redrawn_by_itself_from_its_own_capsule():
     assert made.totals["train"].tolist()[1:] == [sum(both), 6]
 
 
-def test_a_model_without_classes_brings_its_own_objective(batch):
+def test_model_without_classes_has_own_objective(batch):
     made = module("model.name=transforming_autoencoder", "model.options={}")
     torch.manual_seed(1)
     first = made.training_step(batch, 0)
@@ -136,6 +136,6 @@ def test_optimizer_options(name, options, expected):
         ("adam", {"betas": 0.9}, ("optim.options", "0.9")),
     ],
 )
-def test_optimizer_options_that_do_not_fit(name, options, named):
+def test_invalid_optimizer_options(name, options, named):
     with raises_about(ConfigError, *named):
         make_optimizer(OptimRecipe(name, options=options), [torch.nn.Parameter(torch.zeros(1))])

@@ -28,17 +28,17 @@ def shown(tmp_path, terminal: bool) -> str:
     return text.getvalue()
 
 
-def test_a_bar_on_a_terminal(tmp_path):
+def test_bar_on_terminal(tmp_path):
     text = shown(tmp_path, terminal=True)
     for part in ("epoch 1/2", "50 %", "loss 0.2500  val accuracy 98.70%"):
         assert part in text
 
 
-def test_a_line_elsewhere(tmp_path):
+def test_lines_without_terminal(tmp_path):
     assert shown(tmp_path, terminal=False) == "epoch 1/2  loss 0.2500  val accuracy 98.70%  12 s\n"
 
 
-def test_a_model_without_classes_shows_its_loss(tmp_path, monkeypatch):
+def test_model_without_classes_shows_loss(tmp_path, monkeypatch):
     monkeypatch.setitem(ROW, "val_loss", 0.125)
     monkeypatch.delitem(ROW, "val_accuracy")
     assert shown(tmp_path, terminal=False) == "epoch 1/2  loss 0.2500  val loss 0.1250  12 s\n"

@@ -15,7 +15,7 @@ from torchcaps.train import DEFAULT_RECIPE, list_recipes, load_recipe, parse_rec
 
 
 @pytest.mark.parametrize("name", list_recipes())
-def test_every_recipe_is_read_back_as_it_was(name):
+def test_recipe_round_trip(name):
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.description
@@ -23,19 +23,19 @@ def test_every_recipe_is_read_back_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", list_recipes())
-def test_every_recipe_names_a_model_and_data_that_exist(name):
+def test_recipes_name_existing_models_and_data(name):
     recipe = load_recipe(name)
     create_model(recipe.model.name, (1, 28, 28), 10, **recipe.model.options)
     options = DATASETS[recipe.data.name].options
     assert set(recipe.data.options) <= set(options)
 
 
-def test_without_a_name_it_is_the_digits():
+def test_default_recipe_is_digits():
     assert load_recipe(overrides=["seed=3"]).name == DEFAULT_RECIPE == "digits"
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_the_papers_settings(name):
+def test_settings_of_paper(name):
     recipe = load_recipe(name)
     assert (recipe.model.name, recipe.data.batch_size, recipe.data.augment) == ("capsnet", 128, Augment(shift=2))
     assert (recipe.optim.name, recipe.optim.lr) == ("adam", 0.001)
@@ -43,7 +43,7 @@ def test_the_papers_settings(name):
     assert (recipe.loss.reconstruction, recipe.loss.scale) == (0.0005, "paper")
 
 
-def test_a_file_and_overrides(tmp_path):
+def test_file_with_overrides(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\n[model]\nname = "cnn_small"\n[data]\nname = "digits"\n')
     recipe = load_recipe(file, ["data.augment.shift=1", "trainer.precision=bf16-mixed", "model.options.dropout=0"])
@@ -54,19 +54,19 @@ def test_a_file_and_overrides(tmp_path):
 
 
 @pytest.mark.parametrize("router", ROUTERS.names())
-def test_a_router_is_chosen_by_one_argument(router):
+def test_router_override(router):
     recipe = load_recipe("digits", [f"model.options.routing.name={router}"])
     expected = {"name": "dynamic", "iters": 3} if router == "dynamic" else {"name": router}
     assert recipe.model.options["routing"] == expected
     create_model(recipe.model.name, (1, 28, 28), 10, **recipe.model.options)
 
 
-def test_options_beside_a_new_name_stay_in_any_order():
+def test_options_stay_with_new_name():
     recipe = load_recipe("digits", ["model.options.routing.iters=5", "model.options.routing.name=kuramoto"])
     assert recipe.model.options["routing"] == {"name": "kuramoto", "iters": 5}
 
 
-def test_all_mistakes_in_one_error():
+def test_all_errors_at_once():
     wrong = ["optim.lrr=1", "seed=x", "trainer.precision=8", "model.name=capsnett", "data.augment.shift=-1", "typo"]
     with pytest.raises(ConfigError) as caught:
         load_recipe("digits", wrong)

@@ -147,7 +147,7 @@ def test_changed_recipe_without_a_checkpoint_is_refused(killed: Path) -> None:
         resume(killed)
 
 
-def test_all_checkpoints_damaged_name_the_way_on(killed: Path, whole: Path) -> None:
+def test_all_checkpoints_damaged_suggests_restart(killed: Path, whole: Path) -> None:
     paths = list_checkpoints(killed / "checkpoints")
     for path in paths:
         path.write_bytes(b"")

@@ -11,7 +11,7 @@ from torchcaps.train import Run, load_recipe
 from torchcaps.train.run import write_metrics
 
 
-def test_a_new_folder_opens_again(tmp_path):
+def test_new_folder_is_reopened(tmp_path):
     run = Run.create(load_recipe("digits", ["seed=7"]), tmp_path / "a")
     run.update_record(status="running", seed=7)
     assert Run.open(tmp_path / "a") == run
@@ -21,7 +21,7 @@ def test_a_new_folder_opens_again(tmp_path):
     assert run.figures.is_dir()
 
 
-def test_without_a_name_the_folder_has_one_of_its_own(tmp_path, monkeypatch):
+def test_default_folder_names_are_unique(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second = (Run.create(load_recipe()) for _ in range(2))
     assert first.path != second.path
@@ -29,17 +29,17 @@ def test_without_a_name_the_folder_has_one_of_its_own(tmp_path, monkeypatch):
     assert first.path.name.startswith("digits-")
 
 
-def test_metrics_come_back(tmp_path):
+def test_metrics_round_trip(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     write_metrics(run.path, [{"epoch": 1, "val_loss": 0.1}, {"epoch": 2, "val_loss": 0.25}])
     assert run.metrics() == {"epoch": [1, 2], "val_loss": [0.1, 0.25]}
 
 
-def test_the_data_of_the_recipe(tmp_path):
+def test_data_of_recipe(tmp_path):
     assert len(Run.create(load_recipe(), tmp_path / "a").load_data("val")) == 500
 
 
-def test_a_folder_that_is_taken(tmp_path):
+def test_existing_folder_is_refused(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     with raises_about(CheckpointError, "folder", run.path, "not empty"):
         Run.create(load_recipe(), run.path)
@@ -101,7 +101,7 @@ def claim(start):
     return str(Run.create(load_recipe()).path)
 
 
-def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypatch):
+def test_concurrent_starts_get_separate_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     start = threading.Barrier(8)
     with ThreadPoolExecutor(8) as pool:
@@ -109,14 +109,14 @@ def test_processes_that_start_at_once_get_folders_of_their_own(tmp_path, monkeyp
     assert len(set(paths)) == 8
 
 
-def test_no_model_before_the_end(tmp_path):
+def test_no_model_before_end(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     run.update_record(status="stopped")
     with raises_about(CheckpointError, "run", run.path, "stopped"):
         run.load_model()
 
 
-def test_one_at_a_time(tmp_path):
+def test_lock_admits_one_process(tmp_path):
     run = Run.create(load_recipe(), tmp_path / "a")
     with (
         run.locked(),

@@ -56,7 +56,7 @@ def whole(tmp_path_factory, pictures):
     return fit(recipe, tmp_path_factory.mktemp("whole") / "run")
 
 
-def test_a_run_folder_is_complete(whole):
+def test_run_folder_is_complete(whole):
     names = {file.name for file in whole.path.iterdir()} - {".lock"}
     tables = {"metrics.csv", "diagnostics.csv", "evaluation.json"}
     tensors = {"weights.safetensors", "predictions.safetensors"}
@@ -73,14 +73,14 @@ def test_a_run_folder_is_complete(whole):
     assert whole.load_model().training is False
 
 
-def test_it_learns(recipe, tmp_path):
+def test_training_learns(recipe, tmp_path):
     run = fit(recipe("trainer.epochs=12"), tmp_path / "run")
     metrics = run.metrics()
     assert metrics["train_loss"][-1] < 0.5 * metrics["train_loss"][0]
     assert run.results["test_accuracy"] > 0.6
 
 
-def test_the_best_epoch_is_chosen_on_validation(recipe, tmp_path):
+def test_best_epoch_is_chosen_on_validation(recipe, tmp_path):
     run = fit(recipe("trainer.epochs=6"), tmp_path / "run")
     metrics = run.metrics()
     order = sorted(zip(metrics["val_accuracy"], [-loss for loss in metrics["val_loss"]], metrics["epoch"], strict=True))
@@ -118,7 +118,7 @@ def test_without_validation_no_temperature_is_fitted(all_train, tmp_path):
     assert run.load_model().temperature is None
 
 
-def test_without_validation_a_killed_run_ends_the_same(all_train, tmp_path, monkeypatch):
+def test_killed_run_without_validation_is_identical(all_train, tmp_path, monkeypatch):
     unbroken = fit(all_train(), tmp_path / "unbroken")
     with monkeypatch.context() as patch:
         kill_at(patch, "on_train_batch_end", 5)
@@ -129,7 +129,7 @@ def test_without_validation_a_killed_run_ends_the_same(all_train, tmp_path, monk
     assert run.weights.read_bytes() == unbroken.weights.read_bytes()
 
 
-def test_there_is_no_stopping_at_an_accuracy_that_is_not_measured(all_train, tmp_path):
+def test_target_accuracy_needs_validation(all_train, tmp_path):
     with pytest.raises(
         ConfigError, match=r"^trainer\.target_accuracy: expected a validation split with images, got none"
     ):
@@ -145,7 +145,7 @@ def test_same_seed_same_weights(recipe, tmp_path, whole):
     assert same_rows(again, whole)
 
 
-def test_the_callers_random_numbers_are_left_alone(recipe, tmp_path):
+def test_random_state_of_caller_is_kept(recipe, tmp_path):
     torch.manual_seed(0)
     before = torch.get_rng_state()
     fit(recipe("trainer.epochs=1"), tmp_path / "run")
@@ -157,7 +157,7 @@ def test_the_callers_random_numbers_are_left_alone(recipe, tmp_path):
     [("on_train_batch_end", step) for step in range(1, STEPS + 1)]
     + [("on_train_epoch_end", 3), ("on_train_epoch_end", 6), ("on_train_epoch_end", 9), ("on_train_end", 9)],
 )
-def test_killed_at_any_step_it_ends_the_same(recipe, tmp_path, whole, monkeypatch, hook, step):
+def test_killed_run_is_identical(recipe, tmp_path, whole, monkeypatch, hook, step):
     with monkeypatch.context() as patch:
         kill_at(patch, hook, step)
         with pytest.raises(Killed):
@@ -271,7 +271,7 @@ def test_ctrl_c_with_one_batch_per_epoch(recipe, tmp_path, monkeypatch):
     assert fit(recipe(*CNN, "data.batch_size=100"), tmp_path / "run").status == "stopped"
 
 
-def test_a_second_ctrl_c_stops_at_once(recipe, tmp_path, whole, monkeypatch):
+def test_second_ctrl_c_stops_at_once(recipe, tmp_path, whole, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 3, times=2)
         assert fit(recipe(*CNN), tmp_path / "run").status == "stopped"
@@ -285,7 +285,7 @@ def test_resuming_a_finished_run_changes_nothing(whole):
     assert before == {file: file.read_bytes() for file in whole.path.rglob("*") if file.is_file()}
 
 
-def test_a_damaged_checkpoint_is_stepped_over(recipe, tmp_path, whole, monkeypatch):
+def test_damaged_checkpoint_is_skipped(recipe, tmp_path, whole, monkeypatch):
     with monkeypatch.context() as patch:
         kill_at(patch, "on_train_batch_end", 7)
         with pytest.raises(Killed):
@@ -349,7 +349,7 @@ def test_precision_of_16_bits(recipe, tmp_path, precision):
     assert make_trainer(run, []).precision == precision
 
 
-def test_nothing_is_left_of_a_start_that_cannot_be(recipe, tmp_path):
+def test_invalid_start_leaves_no_folder(recipe, tmp_path):
     with pytest.raises(DataError, match="none"):
         fit(recipe(f"data.options.path={tmp_path / 'none'}"), tmp_path / "run")
     with pytest.raises(ConfigError, match="unknown option 'present_' of loss 'margin'; did you mean 'present'"):
@@ -357,7 +357,7 @@ def test_nothing_is_left_of_a_start_that_cannot_be(recipe, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_fails_says_so(recipe, tmp_path, monkeypatch):
+def test_failed_run_is_recorded(recipe, tmp_path, monkeypatch):
     def fail(*args):
         raise RuntimeError("out of paper")
 
@@ -367,7 +367,7 @@ def test_a_run_that_fails_says_so(recipe, tmp_path, monkeypatch):
     assert Run.open(tmp_path / "run").status == "failed"
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(recipe, tmp_path):
+def test_non_finite_loss_ends_run(recipe, tmp_path):
     wild = recipe("optim.lr=1e30", "optim.warmup=0", "trainer.checkpoint_every=1")
     with pytest.raises(TorchcapsError, match=r"^loss: expected a finite number, got (nan|inf) at step [2-9] .*1e\+30"):
         fit(wild, tmp_path / "run")
@@ -375,7 +375,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(recipe, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_where_a_weight_takes_no_part(recipe, tmp_path):
+def test_two_processes_with_unused_weight(recipe, tmp_path):
     words = ["model.name=kmeans_capsnet", "model.options={routing = {name = 'self_routing'}}"]
     run = fit(recipe(*words, "trainer.devices=2", "trainer.epochs=1"), tmp_path / "run")
     assert run.status == "finished"
@@ -388,9 +388,7 @@ def test_two_processes_where_a_weight_takes_no_part(recipe, tmp_path):
         ("RuntimeError: out of paper", RuntimeError, "^RuntimeError: out of paper$"),
     ],
 )
-def test_an_error_in_one_of_several_processes_is_told_without_its_traceback(
-    recipe, tmp_path, monkeypatch, last, cls, words
-):
+def test_error_in_one_process_has_no_traceback(recipe, tmp_path, monkeypatch, last, cls, words):
     class Broken:
         def join(self):
             raise ProcessRaisedException(f"-- Process 1 terminated\nTraceback ...\n{last}\n", 0, 1)
@@ -400,7 +398,7 @@ def test_an_error_in_one_of_several_processes_is_told_without_its_traceback(
         fit(recipe("trainer.devices=2"), tmp_path / "run")
 
 
-def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):
+def test_lines_per_epoch_without_terminal(recipe, tmp_path, capsys):
     fit(recipe("trainer.epochs=2"), tmp_path / "quiet")
     assert capsys.readouterr() == ("", "")
     fit(recipe("trainer.epochs=2"), tmp_path / "told", progress=True)
@@ -410,21 +408,21 @@ def test_lines_per_epoch_where_there_is_no_terminal(recipe, tmp_path, capsys):
     assert not Path("lightning_logs").exists()
 
 
-def test_a_run_can_be_used_from_another_folder(recipe, pictures, tmp_path, monkeypatch):
+def test_run_is_usable_from_another_folder(recipe, pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(pictures.parent)
     run = fit(recipe(f"data.options.path={pictures.name}", "trainer.epochs=1", *CNN), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert len(Run.open(run.path).load_data("test")) == 6
 
 
-def test_data_are_cropped_to_what_the_model_sees(recipe, tmp_path):
+def test_data_are_cropped_to_model_input(recipe, tmp_path):
     run = fit(recipe("data.augment.crop=16", "trainer.epochs=1", *CNN), tmp_path / "run")
     assert run.load_model().image_shape == (1, 16, 16)
     stored, seen = run.load_data("test", stored=True), run.load_data("test")
     assert torch.equal(seen.images, stored.images[..., 2:18, 2:18])
 
 
-def test_checkpoints_that_vanish(recipe, tmp_path, monkeypatch):
+def test_deleted_checkpoints(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.train._loop._spawn", lambda run, progress: None)
     with raises_about(CheckpointError, "run", tmp_path / "run"):
         fit(recipe(*CNN, "trainer.devices=2"), tmp_path / "run")
@@ -440,7 +438,7 @@ def few_digits(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["multimnist", "digit_pairs"])
-def test_pairs_are_trained_on_and_a_killed_run_ends_the_same(few_digits, tmp_path, monkeypatch, name):
+def test_killed_run_on_pairs_is_identical(few_digits, tmp_path, monkeypatch, name):
     small = ["data.options.source=digits", "data.batch_size=4", "data.epoch_size=12", "trainer.epochs=2"]
     more = [f"data.name={name}", "trainer.checkpoint_every=2", "trainer.accelerator=cpu", "data.augment.shift=1"]
     recipe = load_recipe("multimnist", [*small, *more])
@@ -456,7 +454,7 @@ def test_pairs_are_trained_on_and_a_killed_run_ends_the_same(few_digits, tmp_pat
     assert run.weights.read_bytes() == whole.weights.read_bytes()
 
 
-def test_a_run_stops_at_the_accuracy_that_was_asked_for(recipe, tmp_path):
+def test_run_stops_at_target_accuracy(recipe, tmp_path):
     run = fit(recipe("trainer.epochs=12", "trainer.target_accuracy=0.4"), tmp_path / "run")
     accuracies = run.metrics()["val_accuracy"]
     assert len(accuracies) < 12
@@ -465,13 +463,13 @@ def test_a_run_stops_at_the_accuracy_that_was_asked_for(recipe, tmp_path):
     assert resume(run.path).results == run.results
 
 
-def test_a_run_that_never_gets_there_goes_to_its_end(recipe, tmp_path):
+def test_run_below_target_accuracy_completes(recipe, tmp_path):
     run = fit(recipe("trainer.epochs=1", "trainer.target_accuracy=1.5"), tmp_path / "run")
     assert run.status == "finished"
     assert len(run.metrics()["epoch"]) == 1
 
 
-def test_a_model_without_classes_is_chosen_by_its_loss(recipe, tmp_path):
+def test_model_without_classes_is_selected_by_loss(recipe, tmp_path):
     run = fit(recipe("model.name=transforming_autoencoder", "model.options={}"), tmp_path / "run")
     metrics = run.metrics()
     assert "val_accuracy" not in metrics
@@ -507,7 +505,7 @@ def test_averaged_weights_are_validated_and_kept(recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [2, 4, 5])
-def test_a_killed_run_with_averaged_weights_ends_the_same(recipe, tmp_path, monkeypatch, step):
+def test_killed_run_with_averaged_weights_is_identical(recipe, tmp_path, monkeypatch, step):
     changes = [*CNN, "optim.ema_decay=0.9"]
     whole = fit(recipe(*changes), tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -535,7 +533,7 @@ def test_extend_a_finished_run(recipe, tmp_path):
     assert Run.open(tmp_path / "run").recipe.trainer.epochs == 4
 
 
-def test_a_run_is_not_made_shorter(recipe, tmp_path):
+def test_run_is_not_shortened(recipe, tmp_path):
     fit(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"^trainer\.epochs: expected at least 2, the epochs of the run, got 1$"):
         resume(tmp_path / "run", epochs=1)

@@ -14,7 +14,7 @@ def test_constant():
     assert set(factors()) == {1.0}
 
 
-def test_exponential_is_the_papers_at_the_papers_steps():
+def test_exponential_schedule_of_paper():
     optim = OptimRecipe(schedule="exponential")
     assert [lr_factor(optim, step, 10**6) for step in (0, 2000, 4000)] == pytest.approx([1, 0.96, 0.96**2])
 
@@ -34,5 +34,5 @@ def test_warmup_rises_to_the_schedule():
     assert values[-1] == pytest.approx(0)
 
 
-def test_a_run_shorter_than_its_warmup():
+def test_run_shorter_than_warmup():
     assert lr_factor(OptimRecipe(schedule="cosine", warmup=10), 10, 5) == 1

@@ -10,7 +10,7 @@ from torchcaps.errors import ShapeError
 MATRIX = torch.tensor([[8, 2, 0], [0, 5, 0], [1, 0, 0]])
 
 
-def test_shade_is_the_root_of_the_share_of_the_row() -> None:
+def test_shade_is_root_of_row_share() -> None:
     (axes,) = viz.confusion(MATRIX, ["cat", "dog", "eel"]).axes
     shares = np.array([[0.8, 0.2, 0], [0, 1, 0], [1, 0, 0]])
     np.testing.assert_allclose(np.asarray(axes.images[0].get_array()), np.sqrt(shares))
@@ -28,7 +28,7 @@ def test_counts_are_annotated() -> None:
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["cat", "dog", "eel"]
 
 
-def test_an_empty_class_is_no_trouble() -> None:
+def test_empty_class() -> None:
     (axes,) = viz.confusion(torch.tensor([[1, 0], [0, 0]])).axes
     np.testing.assert_allclose(np.asarray(axes.images[0].get_array()), [[1, 0], [0, 0]])
 
@@ -39,7 +39,7 @@ def test_many_classes_get_no_numbers_and_fewer_ticks() -> None:
     assert len(axes.get_xticks()) == 50
 
 
-def test_a_name_is_never_read_as_a_formula() -> None:
+def test_class_name_is_not_parsed_as_math() -> None:
     figure = viz.confusion(torch.eye(2, dtype=torch.int64), [r"$\frac", "a$b$c"])
     figure.canvas.draw()
     assert figure.axes[0].get_yticklabels()[0].get_text() == r"\$\frac"

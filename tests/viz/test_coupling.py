@@ -29,7 +29,7 @@ def test_maps_entropy_and_activations() -> None:
     np.testing.assert_allclose(drawn, trace.activations[:, 1, order].T, rtol=1e-6)
 
 
-def test_the_winner_is_named() -> None:
+def test_prediction_is_named() -> None:
     trace = ops.trace("dynamic", VOTES, iters=2)
     names = ["ant", "bee", "cow", "dog"]
     axes = viz.coupling(trace, class_names=names).axes[-1]

@@ -32,29 +32,29 @@ def test_missing_values_are_skipped() -> None:
     np.testing.assert_allclose(np.asarray(loss.lines[1].get_xydata()), [[1, 0.4], [3, 0.25]])
 
 
-def test_a_column_without_any_value_is_not_drawn() -> None:
+def test_empty_column_is_not_drawn() -> None:
     (axes,) = viz.curves({"train_loss": [1.0, 0.5], "val_loss": [math.nan, math.nan]}).axes
     assert len(axes.lines) == 1
 
 
-def test_the_legend_has_the_last_value() -> None:
+def test_legend_has_last_value() -> None:
     legend = viz.curves(METRICS).axes[1].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["val  95.00%"]
 
 
-def test_without_epochs_rows_are_counted() -> None:
+def test_rows_are_counted_without_epochs() -> None:
     (axes,) = viz.curves({"train_loss": [1.0, 0.5]}).axes
     assert axes.get_xlabel() == "row"
     np.testing.assert_allclose(np.asarray(axes.lines[0].get_xdata()), [0, 1])
 
 
-def test_nothing_to_draw_is_named() -> None:
+def test_no_columns_is_an_error() -> None:
     with raises_about(ConfigError, "metrics", "epoch, lr"):
         viz.curves({"epoch": [1], "lr": [0.1]})
 
 
-def test_no_global_state_is_touched() -> None:
+def test_no_global_state_changes() -> None:
     before = dict(matplotlib.rcParams)
     viz.curves(METRICS)
     assert dict(matplotlib.rcParams) == before

@@ -40,7 +40,7 @@ def test_one_iteration_has_no_logit_change():
     assert not figure.axes[3].patches
 
 
-def test_only_the_largest_gradients_are_drawn_in_the_order_of_the_network():
+def test_largest_gradients_in_network_order():
     norms = {f"layer{number}": 1.0 + number % 7 for number in range(30)}
     figure = diagnostics([layer("head")], norms)
     shown = [text.get_text() for text in figure.axes[3].get_yticklabels()]

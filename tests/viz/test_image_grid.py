@@ -12,7 +12,7 @@ def shown(figure):
     return pixels
 
 
-def test_a_row_for_each_class_in_order():
+def test_row_per_class_in_order():
     labels = torch.tensor([2, 0, 2, 0, 2])
     images = torch.arange(5, dtype=torch.uint8).mul(50).view(5, 1, 1, 1).expand(5, 1, 4, 6)
     figure = image_grid(images, labels, ["a", "b", "c"], columns=2)
@@ -29,23 +29,23 @@ def test_a_row_for_each_class_in_order():
     assert [value(2, 0), value(2, 1)] == [0, 100]
 
 
-def test_floats_are_taken_as_they_are():
+def test_floats_are_not_scaled():
     canvas = shown(image_grid(torch.full((2, 3, 4, 4), 0.5), torch.tensor([0, 1]), ["a", "b"]))
     assert float(canvas[0, 0, 0]) == 0.5
 
 
-def test_too_many_classes_are_told_of():
+def test_too_many_classes_are_noted():
     figure = image_grid(torch.zeros(3, 1, 4, 4), torch.tensor([0, 1, 99]), [str(k) for k in range(100)])
     assert figure.axes[0].get_title(loc="left") == "the first 50 of 100 classes"
     assert len(figure.axes[0].get_yticklabels()) == 50
 
 
-def test_none_of_the_first_classes_has_an_image():
+def test_first_classes_without_images():
     figure = image_grid(torch.zeros(1, 1, 4, 4), torch.tensor([99]), [str(k) for k in range(100)])
     assert float(shown(figure).min()) == 1
 
 
-def test_mistakes():
+def test_errors_name_the_argument():
     with raises_about(ShapeError, "labels", "(3,)"):
         image_grid(torch.zeros(2, 1, 4, 4), torch.zeros(3), ["a"])
     with raises_about(ShapeError, "images"):

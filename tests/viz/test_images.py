@@ -8,12 +8,12 @@ from torchcaps.errors import ShapeError
 from torchcaps.viz._images import centres, check_images, mosaic, to_array, to_rgb
 
 
-def test_grey_is_repeated_over_the_colours() -> None:
+def test_grey_is_repeated_over_channels() -> None:
     picture = to_rgb(torch.tensor([[[0.25, 2.0]]]))
     np.testing.assert_allclose(picture, [[[0.25] * 3, [1.0] * 3]])
 
 
-def test_colours_go_last() -> None:
+def test_channels_last() -> None:
     image = torch.rand(3, 4, 5)
     np.testing.assert_allclose(to_rgb(image), image.permute(1, 2, 0).numpy())
 
@@ -23,7 +23,7 @@ def test_other_channels_stand_side_by_side() -> None:
     np.testing.assert_allclose(to_rgb(image)[..., 0], torch.cat([image[0], image[1]], dim=1).numpy())
 
 
-def test_a_mosaic_has_white_gaps() -> None:
+def test_mosaic_has_white_gaps() -> None:
     black = np.zeros((2, 3, 3), np.float32)
     canvas = mosaic([[black, black], [black]], gap=1)
     assert canvas.shape == (5, 7, 3)
@@ -31,7 +31,7 @@ def test_a_mosaic_has_white_gaps() -> None:
     assert centres(2, 3, gap=1) == [1.0, 5.0]
 
 
-def test_a_tensor_with_gradient_becomes_an_array() -> None:
+def test_tensor_with_gradient_becomes_array() -> None:
     assert to_array(torch.ones(2, requires_grad=True)).tolist() == [1, 1]
 
 

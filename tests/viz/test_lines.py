@@ -13,7 +13,7 @@ def points(line: Line2D) -> list[list[float]]:
     return np.asarray(line.get_xydata()).tolist()
 
 
-def test_every_line_is_drawn_with_its_values_and_named_once() -> None:
+def test_lines_have_values_and_one_label() -> None:
     one, three = ([1, 2, 3], [0.9, 0.5, 0.4]), ([1, 2, 3], [0.8, 0.4, 0.1])
     figure = viz.lines({"Loss": {"one": one, "three": three}}, x="epoch", y="loss")
     figure.canvas.draw()
@@ -26,7 +26,7 @@ def test_every_line_is_drawn_with_its_values_and_named_once() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "three"]
 
 
-def test_a_name_looks_the_same_in_all_panels() -> None:
+def test_style_per_name_is_constant() -> None:
     panels = {"a": {"x": ([0, 1], [1, 0]), "y": ([0, 1], [1, 1])}, "b": {"y": ([0, 1], [0, 0])}, "c": {}}
     figure = viz.lines(panels, x="size", scale="share")
     figure.canvas.draw()
@@ -41,7 +41,7 @@ def test_a_name_looks_the_same_in_all_panels() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["x", "y"]
 
 
-def test_a_logarithmic_scale_has_plain_numbers() -> None:
+def test_log_scale_has_plain_numbers() -> None:
     figure = viz.lines({"Change": {"x": ([2, 3], [0.1, 0.001])}}, x="iteration", scale="log")
     figure.canvas.draw()
     (axes,) = figure.axes
@@ -50,12 +50,12 @@ def test_a_logarithmic_scale_has_plain_numbers() -> None:
     assert "0.01" in [label.get_text() for label in axes.get_yticklabels()]
 
 
-def test_a_line_that_hardly_changes_looks_so() -> None:
+def test_nearly_constant_line_looks_flat() -> None:
     (axes,) = viz.lines({"Change": {"x": ([2, 3, 4], [0.02, 0.03, 0.0])}}, x="iteration", scale="log").axes
     assert axes.get_ylim() == pytest.approx((0.01, 0.1))
 
 
-def test_of_many_points_some_have_a_marker() -> None:
+def test_many_points_have_few_markers() -> None:
     (axes,) = viz.lines({"Loss": {"x": (range(400), [1.0] * 400), "y": ([1], [1.0])}}, x="step").axes
     assert [line.get_markevery() for line in axes.lines] == [20, 1]
 

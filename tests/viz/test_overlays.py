@@ -12,7 +12,7 @@ from torchcaps.viz.overlays import FAINT, blend
 PAIRS = torch.tensor([[1, 2]])
 
 
-def test_first_red_second_green_both_yellow_neither_grey():
+def test_overlay_colours():
     image = torch.tensor([1.0, 1.0, 1.0, 1.0]).view(1, 1, 4)
     pair = torch.tensor([[1.0, 0, 1, 0], [0, 1.0, 1, 0]]).view(2, 1, 1, 4)
     expected = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [FAINT, FAINT, FAINT]]
@@ -27,7 +27,7 @@ def test_images_stand_over_their_overlays():
     np.testing.assert_allclose(pixels[6:], blend(image[0], pair[0]))
 
 
-def test_wrong_ones_are_warm_and_what_is_neither_has_a_star():
+def test_overlay_colours_of_wrong_classes():
     images, pair = torch.rand(2, 1, 4, 4), torch.rand(2, 2, 1, 4, 4)
     labels, said = torch.tensor([[2, 1], [0, 3]]), torch.tensor([[1, 2], [3, 4]])
     targets = torch.tensor([[2, 5], [3, 4]])
@@ -36,12 +36,12 @@ def test_wrong_ones_are_warm_and_what_is_neither_has_a_star():
     assert words == [("1, 2\n1, 2\n2, 5*", INK), ("0, 3\n3, 4\n3, 4", WARM)]
 
 
-def test_more_than_eight_take_another_band():
+def test_more_than_eight_columns_add_a_band():
     pairs = PAIRS.repeat(9, 1)
     assert len(viz.overlays(torch.rand(9, 1, 4, 4), torch.rand(9, 2, 1, 4, 4), pairs, pairs).axes) == 2
 
 
-def test_shapes_that_do_not_fit():
+def test_wrong_shapes_are_named():
     images, pair = torch.rand(1, 1, 4, 4), torch.rand(1, 2, 1, 4, 4)
     with raises_about(ShapeError, "images", "(0, 1, 4, 4)"):
         viz.overlays(images[:0], pair[:0], PAIRS[:0], PAIRS[:0])

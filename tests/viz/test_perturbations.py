@@ -19,7 +19,7 @@ def test_one_row_per_dimension_and_one_column_per_offset() -> None:
     assert axes.get_title(loc="left") == "A seven"
 
 
-def test_the_untouched_column_is_framed() -> None:
+def test_unchanged_column_is_framed() -> None:
     (axes,) = viz.perturbations(torch.rand(2, 3, 1, 4, 4), [-0.1, 0.0, 0.1]).axes
     (frame,) = axes.patches
     assert frame.get_extents().width > 0

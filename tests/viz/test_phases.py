@@ -12,7 +12,7 @@ from torchcaps.viz import phases
 from torchcaps.viz.phases import order_parameter
 
 
-def test_an_image_and_a_panel_per_iteration() -> None:
+def test_image_and_panel_per_iteration() -> None:
     angles = torch.rand(3, 7, 6) * 2 * math.pi - math.pi
     figure = phases(torch.rand(1, 14, 12), angles)
     figure.canvas.draw()
@@ -23,18 +23,18 @@ def test_an_image_and_a_panel_per_iteration() -> None:
     assert panels[2].get_xlabel() == f"order {float(order_parameter(angles[2])):.2f}"
 
 
-def test_both_ends_of_the_circle_have_one_colour() -> None:
+def test_colour_map_is_cyclic() -> None:
     (start, *_, _) = phases(torch.rand(1, 4, 4), torch.tensor([[[-math.pi, math.pi]]])).axes[1:]
     colours = start.images[0].to_rgba(np.asarray(start.images[0].get_array()))
     np.testing.assert_allclose(colours[0, 0], colours[0, 1], atol=0.02)
 
 
-def test_order_is_one_in_phase_and_zero_all_around() -> None:
+def test_order_parameter_bounds() -> None:
     assert float(order_parameter(torch.full((5, 5), 2.0))) == pytest.approx(1)
     assert float(order_parameter(torch.arange(8) * math.pi / 4)) == pytest.approx(0, abs=1e-6)
 
 
-def test_mistakes_are_named() -> None:
+def test_errors_name_the_argument() -> None:
     with raises_about(ShapeError, "image", "(4, 4)"):
         phases(torch.rand(4, 4), torch.zeros(1, 4, 4))
     for shape in ((4, 4), (0, 4, 4)):

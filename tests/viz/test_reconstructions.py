@@ -32,7 +32,7 @@ def test_label_prediction_and_target_are_written() -> None:
     assert [(text.get_text(), text.get_color()) for text in axes.texts] == [("(1, 1, 1)", INK), ("(2, 0, 2)", WARM)]
 
 
-def test_without_targets_the_predictions_are_meant() -> None:
+def test_predictions_without_targets() -> None:
     images = torch.rand(1, 1, 4, 4)
     names = ["cat", "dog"]
     (axes,) = viz.reconstructions(images, images, torch.tensor([0]), torch.tensor([1]), class_names=names).axes

@@ -12,11 +12,11 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["INK", "MUTED", "ACCENT", "WARM"])
-def test_words_are_readable_on_white(name: str) -> None:
+def test_text_is_readable_on_white(name: str) -> None:
     assert 1.05 / (luminance(getattr(_style, name)) + 0.05) >= 4.4
 
 
-def test_the_middle_of_the_two_sided_map_is_white() -> None:
+def test_diverging_map_is_white_at_centre() -> None:
     assert _style.DIVERGING(0.5)[:3] == pytest.approx((1, 1, 1), abs=0.02)
 
 

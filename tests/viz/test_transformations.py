@@ -11,14 +11,14 @@ IMAGES = torch.rand(4, 1, 6, 5)
 SHIFTS = torch.tensor([[0, 0], [1, -2], [2, 0], [-1, 1]])
 
 
-def test_four_rows_with_the_shift_above_each_column() -> None:
+def test_four_rows_and_shift_titles() -> None:
     (axes,) = transformations(IMAGES, IMAGES, IMAGES, SHIFTS).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["image", "target", "output", "difference"]
     assert [text.get_text() for text in axes.texts] == ["+0, +0", "+1, -2", "+2, +0", "-1, +1"]
     assert np.asarray(axes.images[0].get_array()).shape == (4 * 6 + 3 * 2, 4 * 5 + 3 * 2, 3)
 
 
-def test_the_difference_is_grey_where_there_is_none_and_light_where_too_light() -> None:
+def test_difference_is_centred_on_grey() -> None:
     outputs = IMAGES.clone()
     outputs[1] = IMAGES[1] * 0
     outputs[2] = 1 + 0 * IMAGES[2]
@@ -28,7 +28,7 @@ def test_the_difference_is_grey_where_there_is_none_and_light_where_too_light() 
     assert (pixels[:, 14:19] >= 0.5).all()
 
 
-def test_mistakes_are_named() -> None:
+def test_errors_name_the_argument() -> None:
     with raises_about(ShapeError, "images", "(0, 1, 6, 5)"):
         transformations(IMAGES[:0], IMAGES[:0], IMAGES[:0], SHIFTS[:0])
     with raises_about(ShapeError, "targets", "(3, 1, 6, 5)"):

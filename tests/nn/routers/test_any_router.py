@@ -79,7 +79,7 @@ def test_values_and_gradients_are_finite(router: str, layer: str) -> None:
 
 @everywhere[0]
 @everywhere[1]
-def test_children_that_are_not_there_are_finite_too(router: str, layer: str) -> None:
+def test_inactive_children_are_finite(router: str, layer: str) -> None:
     module, children = make(router, layer), some_children(layer)
     absent = Capsules(*(torch.zeros_like(part).requires_grad_() for part in children))
     out = module(absent)
@@ -96,7 +96,7 @@ def trace_of(router: str, layer: str) -> tuple[Layer, Capsules, Trace]:
 
 @everywhere[0]
 @everywhere[1]
-def test_a_trace_ends_in_the_result(router: str, layer: str) -> None:
+def test_trace_ends_in_result(router: str, layer: str) -> None:
     module, children, trace = trace_of(router, layer)
     positions, count, parents = LAYERS[layer][2]
     samples, iters = 2 * positions, getattr(module.routing, "iters", 1)
@@ -112,7 +112,7 @@ def test_a_trace_ends_in_the_result(router: str, layer: str) -> None:
 
 @everywhere[0]
 @everywhere[1]
-def test_a_child_is_shared_out_once(router: str, layer: str) -> None:
+def test_coupling_sums_to_one_per_child(router: str, layer: str) -> None:
     module, _, trace = trace_of(router, layer)
     if "coupling_sums_to_one" not in module.routing.laws:
         pytest.skip(f"{router} does not say so")
@@ -129,7 +129,7 @@ def test_a_child_is_shared_out_once(router: str, layer: str) -> None:
 
 @everywhere[0]
 @everywhere[1]
-def test_a_sample_is_seen_alone(router: str, layer: str) -> None:
+def test_samples_are_independent(router: str, layer: str) -> None:
     module, children = make(router, layer), some_children(layer, batch=3)
     if "samples_are_alone" not in module.routing.laws:
         pytest.skip(f"{router} does not say so")
@@ -149,7 +149,7 @@ def test_shared_weights_take_any_number_of_children(router: str) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_takes_a_name_or_a_table_too(layer: str) -> None:
+def test_router_from_name_or_table(layer: str) -> None:
     build: Any = LAYERS[layer][0]
     assert type(build("kmeans").routing) is ROUTERS["kmeans"]
     assert build({"name": "kmeans", "iters": 5}).routing.iters == 5
@@ -159,7 +159,7 @@ def test_a_layer_takes_a_name_or_a_table_too(layer: str) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("router", ROUTERS.names())
-def test_kernel_that_does_not_support_a_layer(router: str, layer: str) -> None:
+def test_unsupported_kernel(router: str, layer: str) -> None:
     module: Any = make(router, layer)
     dense = isinstance(module, CapsLinear)
     for backend in ("cpu", "recompute"):

@@ -33,14 +33,14 @@ def learned(router: Router) -> Router:
     return router
 
 
-def test_kmeans_passes_its_options_on() -> None:
+def test_kmeans_options_reach_ops() -> None:
     votes = torch.randn(2, 6, 3, 5)
     out = KMeansRouting(iters=2, inverse_temp=4.0)(votes, CHILDREN)
     torch.testing.assert_close(out, ops.kmeans_routing(votes, iters=2, inverse_temp=4.0))
     assert not torch.allclose(out.poses, ops.kmeans_routing(votes, iters=2).poses)
 
 
-def test_attention_learns_its_normalisation() -> None:
+def test_attention_normalisation_is_learned() -> None:
     router = AttentionRouting(iters=2)
     router.prepare(6, 3, 4, 5)
     assert {name: tuple(value.shape) for name, value in router.named_parameters()} == {"gain": (5,), "offset": (5,)}
@@ -52,9 +52,7 @@ def test_attention_learns_its_normalisation() -> None:
 
 
 @pytest.mark.parametrize(("in_caps", "shape"), [(6, (6, 3)), (None, (1, 3))])
-def test_self_attention_learns_a_prior_per_child_where_their_number_is_fixed(
-    in_caps: int | None, shape: tuple[int, int]
-) -> None:
+def test_self_attention_prior_per_child(in_caps: int | None, shape: tuple[int, int]) -> None:
     router = SelfAttentionRouting()
     router.prepare(in_caps, 3, 4, 5)
     assert [tuple(value.shape) for value in router.parameters()] == [shape]
@@ -75,7 +73,7 @@ def test_shared_weights_take_any_number_of_children(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("competition", ["global", "local"])
-def test_they_serve_a_convolution(name: str, competition: Competition) -> None:
+def test_convolution(name: str, competition: Competition) -> None:
     layer = CapsConv2d(2, 3, 3, 2, pose="vector", routing=make_router(name), competition=competition)
     learned(layer.routing)
     out = layer(GRID)
@@ -89,7 +87,7 @@ def test_they_serve_a_convolution(name: str, competition: Competition) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_serve_a_class_layer(name: str) -> None:
+def test_class_layer(name: str) -> None:
     layer = ClassCaps(2, 3, routing=make_router(name))
     learned(layer.routing)
     assert layer(GRID).activations.shape == (2, 3)
@@ -97,7 +95,7 @@ def test_they_serve_a_class_layer(name: str) -> None:
 
 @pytest.mark.parametrize("in_caps", [6, None])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_available_backend_gives_what_the_reference_gives(name: str, in_caps: int | None) -> None:
+def test_available_backends_match_reference(name: str, in_caps: int | None) -> None:
     layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=make_router(name), backend="reference").double()
     learned(layer.routing)
     children = Capsules(*(tensor.double() for tensor in CHILDREN))
@@ -109,7 +107,7 @@ def test_every_available_backend_gives_what_the_reference_gives(name: str, in_ca
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_compiled_layer_is_one_graph_and_gives_the_same(name: str) -> None:
+def test_compiled_layer_is_one_graph(name: str) -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5, routing=make_router(name))
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     inputs = list(layer.parameters())
@@ -120,7 +118,7 @@ def test_a_compiled_layer_is_one_graph_and_gives_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_updates_one_after_another_are_the_routing(backend: str) -> None:
+def test_successive_updates_equal_routing(backend: str) -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5, routing=AttentionRouting(iters=3))
     router = learned(layer.routing)
     assert isinstance(router, AttentionRouting)
@@ -131,7 +129,7 @@ def test_updates_one_after_another_are_the_routing(backend: str) -> None:
 
 
 @pytest.mark.parametrize("competition", ["global", "local"])
-def test_updates_through_a_window(competition: Competition) -> None:
+def test_updates_in_a_window(competition: Competition) -> None:
     layer = CapsConv2d(2, 3, 3, 2, routing=AttentionRouting(iters=2), competition=competition)
     router = learned(layer.routing)
     assert isinstance(router, AttentionRouting)
@@ -143,7 +141,7 @@ def test_updates_through_a_window(competition: Competition) -> None:
         router.update(GRID, layer.weight, window=layer.window(GRID), backend="cpu")
 
 
-def test_updates_of_classes_that_know_where_their_parts_are() -> None:
+def test_updates_with_coordinates() -> None:
     places = [0.1, 0.3, 0.5, 0.7, 0.9]
     layer = ClassCaps(2, 3, routing=AttentionRouting(iters=2), centres=(places, places))
     router = learned(layer.routing)
@@ -153,7 +151,7 @@ def test_updates_of_classes_that_know_where_their_parts_are() -> None:
     torch.testing.assert_close(second.flatten(), layer(GRID))
 
 
-def test_an_update_has_a_gradient_in_the_parents() -> None:
+def test_update_gradient_of_parents() -> None:
     router = AttentionRouting()
     router.prepare(6, 3, 4, 5)
     parents = Capsules(torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3))

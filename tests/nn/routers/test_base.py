@@ -19,7 +19,7 @@ CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
 
 
 @pytest.mark.parametrize("options", [{}, {"iters": 1}, {"leaky": True}, {"iters": 2, "grad": "last"}])
-def test_dynamic_routing_passes_its_options_on(options: dict[str, Any]) -> None:
+def test_dynamic_options_reach_ops(options: dict[str, Any]) -> None:
     votes, bias = torch.randn(2, 6, 3, 5), torch.randn(3, 5)
     torch.testing.assert_close(
         DynamicRouting(**options)(votes, CHILDREN, bias=bias), ops.dynamic_routing(votes, bias=bias, **options)
@@ -28,7 +28,7 @@ def test_dynamic_routing_passes_its_options_on(options: dict[str, Any]) -> None:
     torch.testing.assert_close(trace.poses, ops.trace("dynamic", votes, bias=bias, **options).poses)
 
 
-def test_the_gradient_mode_reaches_the_routing() -> None:
+def test_gradient_mode_reaches_ops() -> None:
     votes = torch.randn(2, 6, 3, 5, requires_grad=True)
     (whole,) = torch.autograd.grad(DynamicRouting(grad="all")(votes, CHILDREN).poses.sum(), votes)
     (last,) = torch.autograd.grad(DynamicRouting(grad="last")(votes, CHILDREN).poses.sum(), votes)
@@ -36,7 +36,7 @@ def test_the_gradient_mode_reaches_the_routing() -> None:
 
 
 @pytest.mark.parametrize("name", ROUTERS.names())
-def test_every_router_serves_a_layer(name: str) -> None:
+def test_every_router_in_a_layer(name: str) -> None:
     router = make_router(name)
     assert type(router) is ROUTERS[name]
     assert router.algorithm in ops.ROUTINGS
@@ -58,7 +58,7 @@ def test_make_router() -> None:
     assert (made.iters, made.leaky) == (5, True)
 
 
-def test_make_router_leaves_the_table_alone() -> None:
+def test_make_router_does_not_modify_table() -> None:
     table = {"name": "dynamic", "iters": 1}
     make_router(table)
     assert table == {"name": "dynamic", "iters": 1}
@@ -87,12 +87,12 @@ def test_make_router_from_something_unknown() -> None:
         ({"name": "variational", "scatter": None}, "scatter: expected a number, got None"),
     ],
 )
-def test_an_option_of_another_kind_is_named(table: dict[str, Any], message: str) -> None:
+def test_option_of_wrong_type(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         make_router(table)
 
 
-def test_a_whole_number_is_a_number_and_a_schedule_may_be_either() -> None:
+def test_option_types_are_converted() -> None:
     assert make_router({"name": "kuramoto", "gain": 2}).options()["gain"] == 2
     assert make_router({"name": "em", "schedule": 0.5, "iters": 2}).inverse_temp == (0.5, 0.5)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -113,7 +113,7 @@ def test_bare_router_has_no_algorithm() -> None:
 
 
 @pytest.mark.parametrize("name", ROUTERS.names())
-def test_options_are_those_of_the_constructor(name: str) -> None:
+def test_options_match_constructor(name: str) -> None:
     router = make_router(name)
     known = inspect.signature(ROUTERS[name]).parameters
     assert router.options() == {option: known[option].default for option in known}
@@ -136,7 +136,7 @@ def test_trace_with_another_number_of_iterations(name: str) -> None:
     assert layer.trace(children).iters == before.iters == 3
 
 
-def test_bias_that_the_routing_does_not_take() -> None:
+def test_unsupported_bias() -> None:
     router = make_router("em")
     router.prepare(6, 3, 4, 4)
     with raises_about(ConfigError, "bias", (3, 4)):

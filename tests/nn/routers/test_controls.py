@@ -9,13 +9,13 @@ from torchcaps.types import Capsules
 CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
 
 
-def test_uniform_routing_is_dynamic_routing_with_one_iteration() -> None:
+def test_uniform_equals_one_dynamic_iteration() -> None:
     votes, bias = torch.randn(2, 6, 3, 5), torch.randn(3, 5)
     expected = DynamicRouting(iters=1)(votes, CHILDREN, bias=bias)
     torch.testing.assert_close(UniformRouting()(votes, CHILDREN, bias=bias), expected)
 
 
-def test_random_routing_passes_its_options_on() -> None:
+def test_random_options_reach_ops() -> None:
     votes, bias = torch.randn(2, 6, 3, 5), torch.randn(3, 5)
     router = make_router({"name": "random", "seed": 3, "std": 2.0})
     expected = ops.random_routing(votes, bias=bias, seed=3, std=2.0)
@@ -23,7 +23,7 @@ def test_random_routing_passes_its_options_on() -> None:
     assert repr(router) == "RandomRouting(seed=3, std=2.0, squash='standard')"
 
 
-def test_with_shared_weights_random_routing_takes_any_number_of_children() -> None:
+def test_random_routing_with_shared_weights() -> None:
     layer = CapsLinear(None, 3, in_dim=4, out_dim=5, routing=RandomRouting())
     many = layer.trace(Capsules(torch.rand(2, 9, 4), torch.rand(2, 9))).coupling
     torch.testing.assert_close(layer.trace(CHILDREN).coupling, many[:, :, :6])

@@ -23,7 +23,7 @@ def some() -> tuple[torch.Tensor, Capsules]:
     return votes, Capsules(torch.randn(2, 6, 16, generator=generator), torch.rand(2, 6, generator=generator))
 
 
-def test_the_betas_are_learned_per_parent():
+def test_betas_per_parent():
     router = prepared()
     assert {name: tuple(beta.shape) for name, beta in router.named_parameters()} == {"beta_u": (3,), "beta_a": (3,)}
     votes, children = some()
@@ -33,7 +33,7 @@ def test_the_betas_are_learned_per_parent():
         assert float(beta.grad.abs().min()) > 0
 
 
-def test_without_normalising_it_is_the_routing_of_ops():
+def test_unnormalised_costs_match_ops():
     votes, children = some()
     router = prepared(normalise=False, schedule="released", scale=0.25)
     assert router.beta_u is not None
@@ -44,7 +44,7 @@ def test_without_normalising_it_is_the_routing_of_ops():
     torch.testing.assert_close(router(votes, children).activations, expected.activations)
 
 
-def test_normalised_costs_do_not_grow_with_the_number_of_children():
+def test_normalised_costs_are_independent_of_children():
     votes, children = some()
     router = prepared()
     once = router(votes, children)
@@ -55,7 +55,7 @@ def test_normalised_costs_do_not_grow_with_the_number_of_children():
     torch.testing.assert_close(twice.poses, once.poses)
 
 
-def test_the_number_of_iterations_and_the_schedule_matter():
+def test_iterations_and_schedule_change_results():
     votes, children = some()
     results = [
         prepared(**options)(votes, children).activations
@@ -65,13 +65,13 @@ def test_the_number_of_iterations_and_the_schedule_matter():
     assert not torch.allclose(results[1], results[2])
 
 
-def test_it_serves_a_dense_layer_and_is_made_by_name():
+def test_dense_layer_by_name():
     layer = CapsLinear(6, 3, 8, 4, routing=make_router({"name": "em", "iters": 2}))
     assert layer(Capsules(torch.randn(2, 6, 8), torch.rand(2, 6))).poses.shape == (2, 3, 4)
     assert layer.trace(Capsules(torch.randn(2, 6, 8), torch.rand(2, 6))).poses.shape == (2, 2, 3, 4)
 
 
-def test_options_reach_the_routing_of_ops():
+def test_options_reach_ops():
     votes, children = some()
     options: dict[str, Any] = {"sharpness": 0.25, "background": -9.0, "momentum": 0.2, "start": "types"}
     router = prepared(normalise=False, mass_floor=1e-5, **options)
@@ -83,7 +83,7 @@ def test_options_reach_the_routing_of_ops():
         assert torch.equal(one, other)
 
 
-def test_a_background_is_learned():
+def test_background_is_learned():
     votes, children = some()
     router = prepared(background=-30.0, learn_background=True)
     assert [name for name, _ in router.named_parameters()] == ["beta_u", "beta_a", "background"]
@@ -95,7 +95,7 @@ def test_a_background_is_learned():
 
 
 @pytest.mark.parametrize(("floor", "beta_u"), [(0.1, 0.0), (0.5, 0.0), (0.01, 0.3)])
-def test_beta_a_from_the_floor_starts_activations_in_the_middle(floor, beta_u):
+def test_beta_a_from_floor_centres_activations(floor, beta_u):
     # Votes that agree, from children as active as it reckons with, and costs per child of the average parent.
     votes = torch.ones(1, 6, 3, 16)
     children = Capsules(torch.ones(1, 6, 16), torch.full((1, 6), 0.75))
@@ -106,7 +106,7 @@ def test_beta_a_from_the_floor_starts_activations_in_the_middle(floor, beta_u):
         torch.testing.assert_close(router(votes, children).activations, torch.full((1, 3), 0.5), rtol=0, atol=1e-3)
 
 
-def test_initial_values_are_set_again():
+def test_reset_parameters_restores_initial_values():
     router = prepared(beta_a_init="floor", beta_u_init=0.5, background=-3.0, learn_background=True)
     expected = {name: value.clone() for name, value in router.state_dict().items()}
     empty = copy.deepcopy(router).to_empty(device="cpu")
@@ -117,7 +117,7 @@ def test_initial_values_are_set_again():
         assert torch.equal(value, expected[name])
 
 
-def test_a_router_by_name_takes_lists_and_words():
+def test_router_by_name_takes_lists_and_strings():
     router = make_router(
         {"name": "em", "sharpness": [0.25, 0.5, 1.0], "beta_a_init": "floor", "background": -20, "start": "types"}
     )
@@ -135,7 +135,7 @@ def test_a_router_by_name_takes_lists_and_words():
             make_router({"name": "em", name: bad})
 
 
-def test_impossible_combinations_say_why():
+def test_impossible_combinations_give_the_reason():
     with raises_about(ConfigError, "beta_a_init", "normalise"):
         EMRouting(normalise=False, beta_a_init="floor")
     with raises_about(ConfigError, "learn_background", "background"):

@@ -9,7 +9,7 @@ from torchcaps.types import Capsules
 CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
 
 
-def test_it_passes_its_options_and_frequencies_on() -> None:
+def test_options_and_frequencies_reach_ops() -> None:
     votes = torch.randn(2, 6, 3, 5)
     router = make_router({"name": "kuramoto", "iters": 4, "gain": 2.0, "step": 0.5})
     router.prepare(6, 3, 4, 5)
@@ -20,7 +20,7 @@ def test_it_passes_its_options_and_frequencies_on() -> None:
     assert router.trace(votes, CHILDREN).extras["order"].shape == (4, 2, 3)
 
 
-def test_parents_do_not_turn_at_first_but_learn_to() -> None:
+def test_frequencies_start_at_zero_and_learn() -> None:
     votes = torch.randn(2, 6, 3, 5)
     router = KuramotoRouting()
     router.prepare(6, 3, 4, 5)

@@ -11,9 +11,7 @@ CHILDREN = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
 
 
 @pytest.mark.parametrize(("in_caps", "shape"), [(6, (6, 3)), (None, (3,))])
-def test_each_child_decides_by_a_matrix_of_its_own_unless_they_are_shared(
-    in_caps: int | None, shape: tuple[int, ...]
-) -> None:
+def test_gate_per_child_or_shared(in_caps: int | None, shape: tuple[int, ...]) -> None:
     layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=SelfRouting())
     weight, bias = (layer.get_parameter(f"routing.route_{name}") for name in ("weight", "bias"))
     assert (tuple(weight.shape), tuple(bias.shape)) == ((*shape, 4), shape)
@@ -27,7 +25,7 @@ def test_each_child_decides_by_a_matrix_of_its_own_unless_they_are_shared(
     torch.testing.assert_close(layer(CHILDREN), expected.capsules)
 
 
-def test_it_learns_from_the_activations_alone() -> None:
+def test_learns_from_activations_alone() -> None:
     layer = CapsLinear(6, 3, in_dim=4, out_dim=5, routing=SelfRouting())
     layer(CHILDREN).activations[:, 0].sum().backward()
     for name in ("weight", "bias"):
@@ -36,7 +34,7 @@ def test_it_learns_from_the_activations_alone() -> None:
         assert float(grad.abs().min()) > 0
 
 
-def test_it_is_prepared_once() -> None:
+def test_prepare_once() -> None:
     router = SelfRouting()
     with raises_about(ConfigError, "routing", "a new one"):
         router(torch.randn(2, 6, 3, 5), CHILDREN)

@@ -19,7 +19,7 @@ def some() -> tuple[torch.Tensor, Capsules]:
 @pytest.mark.parametrize(
     "options", [{}, {"iters": 1}, {"covariance": "full"}, {"concentration": 2.0, "strength": 0.5, "scatter": 0.1}]
 )
-def test_it_passes_its_options_on(options: dict[str, Any]) -> None:
+def test_options_reach_ops(options: dict[str, Any]) -> None:
     votes, children = some()
     router = make_router({"name": "variational", **options})
     router.prepare(6, 3, 16, 16)
@@ -31,7 +31,7 @@ def test_it_passes_its_options_on(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_a_parent_without_children_is_undecided_at_first(covariance: Any) -> None:
+def test_parent_without_children_starts_undecided(covariance: Any) -> None:
     votes, children = some()
     router = VariationalRouting(covariance=covariance)
     router.prepare(6, 3, 16, 16)
@@ -39,7 +39,7 @@ def test_a_parent_without_children_is_undecided_at_first(covariance: Any) -> Non
     torch.testing.assert_close(out.activations, torch.full((2, 3), 0.5))
 
 
-def test_the_betas_are_learned_per_parent() -> None:
+def test_betas_per_parent() -> None:
     router = VariationalRouting()
     router.prepare(6, 3, 16, 16)
     router(*some()).activations.sum().backward()

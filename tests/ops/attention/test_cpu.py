@@ -29,7 +29,7 @@ def reference(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor,
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 1, 4, 4), (17, 33, 2, 5, 7), (16, 200, 10, 8, 16)])
-def test_it_is_the_reference(sizes: tuple[int, ...], started: bool, shared: bool, dtype: torch.dtype) -> None:
+def test_matches_reference(sizes: tuple[int, ...], started: bool, shared: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     batch, children, parents, in_dim, out_dim = sizes
     poses = torch.randn(batch, children, in_dim)

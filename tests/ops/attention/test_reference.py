@@ -35,7 +35,7 @@ size = st.integers(1, 4)
 
 @settings(max_examples=40, deadline=None)
 @given(i=st.integers(1, 6), j=size, d=size, iters=size, start=st.booleans())
-def test_against_procedure_1_in_plain_python(i: int, j: int, d: int, iters: int, start: bool) -> None:
+def test_procedure_1_in_plain_python(i: int, j: int, d: int, iters: int, start: bool) -> None:
     votes = torch.randn(2, i, j, d, dtype=torch.float64)
     poses = torch.randn(2, j, d, dtype=torch.float64)
     gain, offset = torch.randn(2, d, dtype=torch.float64)
@@ -51,13 +51,13 @@ def test_against_procedure_1_in_plain_python(i: int, j: int, d: int, iters: int,
         torch.testing.assert_close(out.activations[sample], lengths)
 
 
-def test_without_gain_and_offset_poses_have_mean_zero_and_the_length_of_their_size() -> None:
+def test_poses_are_layer_normalised() -> None:
     poses = attention_routing(100 * torch.randn(2, 6, 3, 16), iters=1).poses
     torch.testing.assert_close(poses.mean(-1), torch.zeros(2, 3), atol=1e-5, rtol=0)
     torch.testing.assert_close(poses.norm(dim=-1), torch.full((2, 3), 4.0))
 
 
-def test_gradient_reaches_votes_parents_gain_and_offset() -> None:
+def test_gradients_of_all_inputs() -> None:
     inputs = [torch.randn(2, 4, 3, 2), torch.randn(2, 3, 2), torch.randn(2), torch.randn(2)]
     leaves = [tensor.double().requires_grad_() for tensor in inputs]
     assert torch.autograd.gradcheck(
@@ -65,7 +65,7 @@ def test_gradient_reaches_votes_parents_gain_and_offset() -> None:
     )
 
 
-def test_activations_have_a_gradient_without_votes() -> None:
+def test_activation_gradient_of_zero_votes() -> None:
     votes = torch.zeros(1, 4, 3, 2, requires_grad=True)
     out = attention_routing(votes)
     assert out.activations.tolist() == [[0.0, 0.0, 0.0]]
@@ -74,7 +74,7 @@ def test_activations_have_a_gradient_without_votes() -> None:
     assert votes.grad.isfinite().all()
 
 
-def test_it_is_registered() -> None:
+def test_registered() -> None:
     assert ROUTINGS["attention"].steps is attention_steps
 
 

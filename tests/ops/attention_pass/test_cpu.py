@@ -72,7 +72,7 @@ def test_without_prior_and_without_key(with_key: bool, shared: bool) -> None:
 
 
 @needs_kernel
-def test_a_prior_is_no_part_of_the_competition() -> None:
+def test_prior_is_added_after_softmax() -> None:
     poses, weight, key, prior = make_inputs((4, 9, 3, 8, 16))
     votes = ops.vote(poses, weight)
     added = torch.einsum("ij,bijd->bjd", prior, votes)
@@ -80,7 +80,7 @@ def test_a_prior_is_no_part_of_the_competition() -> None:
 
 
 @needs_kernel
-def test_tensors_that_are_not_contiguous() -> None:
+def test_non_contiguous_inputs() -> None:
     poses, weight, key, prior = make_inputs((6, 10, 4, 8, 5))
     strange = [tensor.mT.contiguous().mT for tensor in (poses, weight, key, prior)]
     assert not any(tensor.is_contiguous() for tensor in strange)
@@ -90,7 +90,7 @@ def test_tensors_that_are_not_contiguous() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("only", range(4))
-def test_only_what_needs_a_gradient_gets_one(only: int) -> None:
+def test_gradients_only_where_required(only: int) -> None:
     inputs = make_inputs((5, 9, 3, 8, 16))
     every = [tensor.clone().requires_grad_() for tensor in inputs]
     some = [tensor.clone().requires_grad_(number == only) for number, tensor in enumerate(inputs)]
@@ -102,7 +102,7 @@ def test_only_what_needs_a_gradient_gets_one(only: int) -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("shape", [(0, 4, 3, 8, 5), (2, 0, 3, 8, 5)])
-def test_nothing_to_hear(shape: tuple[int, ...]) -> None:
+def test_no_children(shape: tuple[int, ...]) -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs(shape)]
     out = attend(*inputs)
     assert torch.equal(out, torch.zeros(shape[0], 3, 5))
@@ -111,7 +111,7 @@ def test_nothing_to_hear(shape: tuple[int, ...]) -> None:
 
 
 @needs_kernel
-def test_nan_is_not_swallowed() -> None:
+def test_nan_propagates() -> None:
     poses, weight, key, _ = make_inputs((2, 5, 3, 4, 4))
     poses[1, 2, 0] = float("nan")
     out = attend(poses, weight, key)
@@ -121,7 +121,7 @@ def test_nan_is_not_swallowed() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("shared", [False, True])
-def test_threads_do_not_change_a_bit(shared: bool) -> None:
+def test_same_bits_for_any_thread_count(shared: bool) -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs((70, 300, 4, 8, 16), shared=shared)]
     before = torch.get_num_threads()
     results = []
@@ -136,7 +136,7 @@ def test_threads_do_not_change_a_bit(shared: bool) -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits_are_computed_in_thirty_two(dtype: torch.dtype) -> None:
+def test_half_precision_computes_in_float32(dtype: torch.dtype) -> None:
     inputs = [tensor.to(dtype).requires_grad_() for tensor in make_inputs((4, 20, 3, 8, 16))]
     out = attend(*inputs)
     out.sum().backward()
@@ -145,7 +145,7 @@ def test_sixteen_bits_are_computed_in_thirty_two(dtype: torch.dtype) -> None:
 
 
 @needs_kernel
-def test_gradient_of_a_gradient_says_what_to_use() -> None:
+def test_double_backward_names_reference() -> None:
     poses, weight, key, _ = (tensor.requires_grad_() for tensor in make_inputs((2, 5, 3, 4, 4)))
     (grad,) = torch.autograd.grad(attend(poses, weight, key).sum(), poses, create_graph=True)
     with raises_about(ConfigError, "backend", "'cpu'"):

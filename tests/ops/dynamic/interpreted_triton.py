@@ -71,7 +71,7 @@ def test_without_bias_in_double():
 # The twin sums in float32: what is left is the rounding of the results. (The eager reference in these types is no
 # measure: some processors have no instructions for it.)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_rounded_only_at_the_end(dtype):
+def test_half_precision_rounds_only_the_result(dtype):
     inputs, grad = make((2, 4, 3, 2, 4), False, dtype=dtype)
     exact = with_grads(reference, [tensor.double() for tensor in inputs], grad.double())
     for true, got in zip(exact, with_grads(route, inputs, grad), strict=True):
@@ -87,7 +87,7 @@ def test_mixed_types_promote():
     torch.testing.assert_close(out, reference(poses.half().float(), weight, bias).requires_grad_())
 
 
-def test_memory_layout_of_the_inputs_does_not_matter():
+def test_non_contiguous_inputs():
     (poses, weight, bias), grad = make((2, 3, 2, 4, 4), False)
     turned = [poses.mT.contiguous().mT, weight.mT.contiguous().mT, bias.mT.contiguous().mT]
     assert not turned[1].is_contiguous()
@@ -103,24 +103,24 @@ def test_zero_votes_have_finite_gradients():
     assert all(torch.isfinite(grad).all() for grad in grads)
 
 
-def test_an_empty_batch_gives_an_empty_batch():
+def test_empty_batch():
     assert route(torch.zeros(0, 3, 2), torch.zeros(3, 4, 2, 5)).shape == (0, 4, 5)
 
 
-def test_it_is_an_operator_that_torch_understands():
+def test_opcheck():
     (poses, weight, bias), _ = make((2, 3, 2, 2, 4), False)
     inputs = [tensor.requires_grad_() for tensor in (poses, weight, bias)]
     torch.library.opcheck(triton._route, (*inputs, 2, True, True))
 
 
-def test_a_layer_takes_it_by_name():
+def test_layer_with_named_backend():
     layer = CapsLinear(5, 3, in_dim=4, out_dim=6, routing=DynamicRouting(iters=2), bias=True, backend="triton")
     children = Capsules(torch.randn(2, 5, 4), torch.ones(2, 5))
     expected = layer.routing.route(children, layer.weight, bias=layer.bias, backend="reference")
     torch.testing.assert_close(layer(children).poses, expected.poses)
 
 
-def test_what_does_not_fit_is_named():
+def test_errors_name_the_argument():
     poses, weight = torch.zeros(2, 3, 4), torch.zeros(3, 5, 4, 6)
     with raises_about(ShapeError, "bias", "(6, 5)"):
         route(poses, weight, torch.zeros(6, 5))
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_named():
         route(poses, weight, iters=0)
 
 
-def test_the_gradient_of_a_gradient_is_refused():
+def test_double_backward_is_refused():
     (poses, weight, _), _ = make((2, 3, 2, 2, 4), False)
     poses.requires_grad_()
     (grad,) = torch.autograd.grad(route(poses, weight).sum(), poses, create_graph=True)

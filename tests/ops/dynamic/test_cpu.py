@@ -101,7 +101,7 @@ def test_kernel_computes_every_squash_form() -> None:
 
 
 @needs_kernel
-def test_digitcaps_is_at_least_half_as_exact_as_eager() -> None:
+def test_digitcaps_error_is_at_most_twice_eager() -> None:
     check(make_inputs((32, 1152, 10, 8, 16), scale=0.3))
 
 
@@ -113,7 +113,7 @@ def test_zero_tiny_and_huge_votes(scale: float) -> None:
 
 
 @needs_kernel
-def test_nan_is_not_swallowed() -> None:
+def test_nan_propagates() -> None:
     poses, weight, _ = make_inputs((2, 5, 3, 4, 4))
     poses[1, 2, 0] = float("nan")
     out = route(poses, weight)
@@ -122,7 +122,7 @@ def test_nan_is_not_swallowed() -> None:
 
 
 @needs_kernel
-def test_tensors_that_are_not_contiguous() -> None:
+def test_non_contiguous_inputs() -> None:
     poses, weight, bias = make_inputs((6, 10, 4, 8, 5))
     assert poses is not None
     assert weight is not None
@@ -137,7 +137,7 @@ def test_tensors_that_are_not_contiguous() -> None:
 @pytest.mark.parametrize(
     "needed", [(True, False, False), (False, True, False), (False, False, True), (True, False, True)]
 )
-def test_only_what_needs_a_gradient_gets_one(needed: tuple[bool, ...]) -> None:
+def test_gradients_only_where_required(needed: tuple[bool, ...]) -> None:
     inputs = make_inputs((5, 9, 3, 8, 16))
     every = [tensor.clone().requires_grad_() for tensor in inputs]
     some = [tensor.clone().requires_grad_(need) for tensor, need in zip(inputs, needed, strict=True)]
@@ -148,7 +148,7 @@ def test_only_what_needs_a_gradient_gets_one(needed: tuple[bool, ...]) -> None:
 
 
 @needs_kernel
-def test_no_grad_and_inference_mode_give_the_same() -> None:
+def test_no_grad_and_inference_mode() -> None:
     inputs = make_inputs((5, 9, 3, 8, 16))
     expected = route(*inputs)
     with torch.no_grad():
@@ -159,7 +159,7 @@ def test_no_grad_and_inference_mode_give_the_same() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("shape", [(0, 4, 3, 8, 5), (2, 0, 3, 8, 5)])
-def test_nothing_to_route(shape: tuple[int, ...]) -> None:
+def test_empty_inputs(shape: tuple[int, ...]) -> None:
     poses, weight, bias = make_inputs(shape)
     poses = poses.requires_grad_()
     out = route(poses, weight, bias)
@@ -170,7 +170,7 @@ def test_nothing_to_route(shape: tuple[int, ...]) -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("shared", [False, True])
-def test_threads_do_not_change_a_bit(shared: bool) -> None:
+def test_same_bits_for_any_thread_count(shared: bool) -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs((70, 300, 4, 8, 16), shared=shared)]
     before = torch.get_num_threads()
     results = []
@@ -184,7 +184,7 @@ def test_threads_do_not_change_a_bit(shared: bool) -> None:
 
 
 @needs_kernel
-def test_samples_do_not_touch_each_other() -> None:
+def test_samples_are_independent() -> None:
     poses, weight, bias = make_inputs((19, 30, 3, 8, 16))
     whole = route(poses, weight, bias)
     torch.testing.assert_close(route(poses[18:], weight, bias), whole[18:], rtol=1e-6, atol=1e-7)
@@ -192,7 +192,7 @@ def test_samples_do_not_touch_each_other() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits_are_computed_in_thirty_two(dtype: torch.dtype) -> None:
+def test_half_precision_computes_in_float32(dtype: torch.dtype) -> None:
     poses, weight, bias = (tensor.to(dtype).requires_grad_() for tensor in make_inputs((4, 20, 3, 8, 16)))
     out = route(poses, weight, bias)
     out.sum().backward()
@@ -212,7 +212,7 @@ def test_autocast_routes_in_float32() -> None:
 
 
 @needs_kernel
-def test_compiled_layer_is_one_graph_and_gives_the_same() -> None:
+def test_compiled_layer_is_one_graph() -> None:
     layer = tc.nn.CapsLinear(20, 3, 8, 16, bias=True, backend="auto")
     poses = torch.randn(4, 20, 8, requires_grad=True)
     expected = layer(tc.Capsules(poses, poses.norm(dim=-1))).poses
@@ -233,7 +233,7 @@ class PosesOnly(torch.nn.Module):
 
 
 @needs_kernel
-def test_exported_layer_is_the_reference_and_takes_any_batch() -> None:
+def test_exported_layer_takes_any_batch() -> None:
     model = PosesOnly(tc.nn.CapsLinear(20, 3, 8, 16, bias=True)).eval()
     program = torch.export.export(model, (torch.randn(4, 20, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
     assert "torchcaps." not in str(program.graph)
@@ -242,7 +242,7 @@ def test_exported_layer_is_the_reference_and_takes_any_batch() -> None:
 
 
 @needs_kernel
-def test_gradient_of_a_gradient_says_what_to_use() -> None:
+def test_double_backward_names_reference() -> None:
     poses, weight, _ = (tensor.requires_grad_() for tensor in make_inputs((2, 5, 3, 4, 4)))
     (grad,) = torch.autograd.grad(route(poses, weight).sum(), poses, create_graph=True)
     with raises_about(ConfigError, "backend", "'cpu'"):
@@ -255,7 +255,7 @@ def test_bias_of_another_shape() -> None:
 
 
 @needs_kernel
-def test_instruction_set_is_the_one_asked_for() -> None:
+def test_instruction_set_from_environment() -> None:
     assert _native.instruction_set() in LEVELS
     assert _native.instruction_set() == os.environ.get("TORCHCAPS_CPU", _native.instruction_set())
 
@@ -266,7 +266,7 @@ def test_instruction_set_is_the_one_asked_for() -> None:
 def test_lower_instruction_sets(level: str) -> None:
     if LEVELS.index(level) >= LEVELS.index(_native.instruction_set()):
         pytest.skip("only what is below the one that this process tests")
-    names = ("test_instruction_set_is_the_one_asked_for", "test_odd_sizes", "test_options", "test_squash_forms")
+    names = ("test_instruction_set_from_environment", "test_odd_sizes", "test_options", "test_squash_forms")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(f"{__file__}::{name}" for name in names)],
         env={**os.environ, "TORCHCAPS_CPU": level, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -278,7 +278,7 @@ def test_lower_instruction_sets(level: str) -> None:
 
 
 @needs_kernel
-def test_a_forked_child_computes_the_same() -> None:
+def test_forked_process_computes_the_same() -> None:
     inputs = make_inputs((64, 300, 4, 8, 16))
     before = torch.get_num_threads()
     torch.set_num_threads(2)

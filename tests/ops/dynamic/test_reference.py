@@ -45,7 +45,7 @@ size = st.integers(1, 4)
     b=st.integers(1, 2), i=st.integers(1, 6), j=size, d=size, iters=size, leaky=st.booleans(), start=st.booleans(),
     shift=st.booleans(),
 )  # fmt: skip
-def test_against_procedure_1_in_plain_python(
+def test_procedure_1_in_plain_python(
     b: int, i: int, j: int, d: int, iters: int, leaky: bool, start: bool, shift: bool
 ) -> None:
     votes = torch.randn(b, i, j, d, dtype=torch.float64)
@@ -74,7 +74,7 @@ def test_two_children_by_hand() -> None:
     torch.testing.assert_close(second.activations[0], torch.tensor([4 * share**2 / (1 + 4 * share**2), 0.0]))
 
 
-def test_the_leak_takes_votes_that_agree_with_nobody() -> None:
+def test_leak_takes_disagreeing_votes() -> None:
     votes = torch.zeros(1, 4, 3, 2)
     out = dynamic_routing(votes, iters=3, leaky=True)
     torch.testing.assert_close(out.coupling, torch.full((1, 4, 3), 0.25))
@@ -82,7 +82,7 @@ def test_the_leak_takes_votes_that_agree_with_nobody() -> None:
 
 @pytest.mark.parametrize("leaky", [False, True])
 @pytest.mark.parametrize("iters", [1, 3])
-def test_gradient_through_all_iterations(iters: int, leaky: bool) -> None:
+def test_gradcheck(iters: int, leaky: bool) -> None:
     votes = torch.randn(2, 4, 3, 2, dtype=torch.float64, requires_grad=True)
     logits = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
@@ -114,7 +114,7 @@ def test_gradient_through_the_last_iteration(iters: int, leaky: bool) -> None:
     torch.testing.assert_close(got, torch.autograd.grad((expected * seed).sum(), (votes, logits, bias)))
 
 
-def test_the_two_gradients_differ_and_the_values_do_not() -> None:
+def test_gradient_modes_share_values() -> None:
     votes = torch.randn(2, 4, 3, 5, dtype=torch.float64, requires_grad=True)
     whole, last = (dynamic_routing(votes, iters=3, grad=grad) for grad in ("all", "last"))
     torch.testing.assert_close(whole, last)
@@ -123,14 +123,14 @@ def test_the_two_gradients_differ_and_the_values_do_not() -> None:
     assert not torch.allclose(through_all, through_last)
 
 
-def test_inputs_stay_as_they_are() -> None:
+def test_inputs_are_not_modified() -> None:
     votes, logits, bias = torch.randn(2, 4, 3, 5), torch.randn(2, 4, 3), torch.randn(3, 5)
     copies = votes.clone(), logits.clone(), bias.clone()
     dynamic_routing(votes, logits, bias=bias)
     assert all(torch.equal(before, after) for before, after in zip(copies, (votes, logits, bias), strict=True))
 
 
-def test_it_is_registered() -> None:
+def test_registered() -> None:
     assert ROUTINGS["dynamic"].steps is dynamic_steps
 
 

@@ -30,20 +30,20 @@ def run_inner(marker: str) -> None:
 
 
 @needs_triton
-def test_the_kernels_match_the_reference_in_the_interpreter():
+def test_interpreted_kernels_match_reference():
     run_inner("not slow")
 
 
 @needs_triton
 @pytest.mark.slow
-def test_the_kernels_match_the_reference_in_the_interpreter_at_all_shapes():
+def test_interpreted_kernels_match_reference_at_all_shapes():
     run_inner("slow")
 
 
 @needs_triton
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90])
-def test_the_kernels_compile_for_a_gpu(capability, tmp_path):
+def test_kernels_compile_for_gpu(capability, tmp_path):
     # Compiling needs no GPU, only a process in which Triton is not the interpreter.
     command = [sys.executable, str(INNER.with_name("compiled_triton.py")), str(capability)]
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
@@ -70,7 +70,7 @@ def test_unavailable_names_reason_and_remedy(monkeypatch):
     assert triton.describe() == "interpreted, slow"
 
 
-def test_a_layer_refuses_triton_on_the_cpu(monkeypatch):
+def test_layer_refuses_triton_on_cpu(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     layer = CapsLinear(2, 3, in_dim=4, out_dim=5, backend="triton")
     with raises_about(ConfigError, "backend", "'triton'"):

@@ -114,7 +114,7 @@ def test_values_and_gradients_are_finite(case, iters, dtype):
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_silent_child_that_is_far_from_all_its_parents_harms_nobody(dtype):
+def test_inactive_child_far_from_all_parents(dtype):
     # Its logits lie below any number that a vector lane without a parent could be given at a guess.
     inputs = [tensor.to(dtype) for tensor in make_inputs(SIZES[1])]
     inputs[1][:, 0, 0] = 0
@@ -125,7 +125,7 @@ def test_a_silent_child_that_is_far_from_all_its_parents_harms_nobody(dtype):
 
 
 @needs_kernel
-def test_doubles_have_their_own_range():
+def test_float64_range():
     inputs = [tensor.double() for tensor in make_inputs(SIZES[1])]
     inputs[0] *= 1e60
     results = []
@@ -139,7 +139,7 @@ def test_doubles_have_their_own_range():
 
 @needs_kernel
 @pytest.mark.parametrize("shared", [False, True])
-def test_an_empty_batch_has_an_empty_result_and_no_gradient(shared):
+def test_empty_batch(shared):
     inputs = make_inputs(SIZES[-1], shared=shared)
     leaves = [inputs[0][:0], inputs[1][:0], *inputs[2:]]
     leaves = [tensor.requires_grad_() for tensor in leaves]
@@ -151,14 +151,14 @@ def test_an_empty_batch_has_an_empty_result_and_no_gradient(shared):
 
 
 @needs_kernel
-def test_gradients_of_a_silent_child_are_those_of_the_reference():
+def test_gradients_of_inactive_child():
     inputs = make_inputs(SIZES[1])
     inputs[1][:, ::2] = 0
     assert_matches_reference(*both(Window(*SIZES[1][:3]), 3), inputs, dtype=torch.float64, factor=FACTOR)
 
 
 @needs_kernel
-def test_the_sums_do_not_depend_on_the_number_of_threads():
+def test_same_bits_for_any_thread_count():
     twin = both(Window((5, 5), (3, 3)), 3)[0]
     inputs = make_inputs(((5, 5), (3, 3), 1, 3, 18, 37))
     before, results = torch.get_num_threads(), []
@@ -175,7 +175,7 @@ def test_the_sums_do_not_depend_on_the_number_of_threads():
 
 
 @needs_kernel
-def test_tensors_that_are_not_contiguous_and_half_precision():
+def test_non_contiguous_and_half_precision_inputs():
     sizes = SIZES[1]
     inputs = make_inputs(sizes)
     turned = [inputs[0].transpose(1, 2).contiguous().transpose(1, 2), *inputs[1:]]
@@ -186,7 +186,7 @@ def test_tensors_that_are_not_contiguous_and_half_precision():
 
 
 @needs_kernel
-def test_layers_take_it_and_agree_with_the_reference():
+def test_layers_match_reference():
     torch.manual_seed(0)
     children = Capsules(torch.randn(2, 6, 6, 4, 16), torch.rand(2, 6, 6, 4))
     for make in (
@@ -232,7 +232,7 @@ def test_errors_name_the_argument():
         grad.sum().backward()
 
 
-def test_without_the_library_the_reason_is_given(monkeypatch):
+def test_missing_library_is_the_reason(monkeypatch):
     monkeypatch.setattr(_native, "_library", None)
     poses, activations, weight, beta_u, beta_a = make_inputs(SIZES[1])
     with raises_about(ConfigError, "backend", "'cpu'"):

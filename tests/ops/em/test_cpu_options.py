@@ -66,7 +66,7 @@ def results(function, tensors: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize(("iters", "parents"), [(1, 5), (3, 1), (3, 18)])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("competition", COMPETITIONS)
-def test_every_combination_in_double_precision(competition, stride, iters, parents):
+def test_option_combinations_in_float64(competition, stride, iters, parents):
     window = Window((5, 6), (3, 3), stride, competition)
     for sharpness, momentum, background, start in itertools.product(SHARPNESS, MOMENTUM, BACKGROUND, START):
         options: dict[str, Any] = {
@@ -96,14 +96,14 @@ def test_every_combination_in_double_precision(competition, stride, iters, paren
     ],
 )
 @pytest.mark.parametrize("parents", [3, 18])
-def test_single_precision_within_the_error_of_torch(competition, options, parents):
+def test_float32_error_is_within_eager_error(competition, options, parents):
     window = Window((5, 6), (3, 3), 2, competition)
     kernel, reference = (route(backend, window, **options) for backend in ("cpu", "reference"))
     assert_matches_reference(kernel, reference, inputs(None, torch.float32, parents=parents), factor=8.0)
 
 
 @pytest.mark.parametrize("competition", COMPETITIONS)
-def test_the_gradient_of_the_background_in_single_precision(competition):
+def test_background_gradient_in_float32(competition):
     window = Window((5, 6), (3, 3), 1, competition)
     # A single number, in which the error of torch may be small by chance.
     single, double = (
@@ -132,7 +132,7 @@ def test_values_and_gradients_are_finite(competition, background, sharpness, cas
     assert all(bool(tensor.isfinite().all()) for tensor in found)
 
 
-def test_coupling_that_leaks_takes_children_away():
+def test_leaking_coupling_lowers_activations():
     window = Window((5, 6), (3, 3))
     tensors = inputs(None, torch.float64)
     with_all = route("cpu", window, iters=2)(*tensors)
@@ -141,7 +141,7 @@ def test_coupling_that_leaks_takes_children_away():
     assert bool((none[..., :16] == 0).all())
 
 
-def test_sums_do_not_depend_on_the_number_of_threads():
+def test_same_bits_for_any_thread_count():
     function = route("cpu", Window((5, 6), (3, 3), competition="positions"), sharpness=0.25, momentum=0.1)
     tensors = inputs(-12.0, torch.float32, parents=18)
     tensors[0], tensors[1] = tensors[0].repeat(10, 1, 1, 1, 1), tensors[1].repeat(10, 1, 1, 1)
@@ -156,7 +156,7 @@ def test_sums_do_not_depend_on_the_number_of_threads():
         assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
 
 
-def test_a_layer_takes_the_kernel_with_every_option():
+def test_layer_uses_kernel_with_every_option():
     torch.manual_seed(0)
     children = Capsules(torch.randn(2, 6, 6, 4, 16), torch.rand(2, 6, 6, 4))
     routing = {"name": "em", "sharpness": 0.25, "background": -15.0, "learn_background": True, "momentum": 0.1}
@@ -166,7 +166,7 @@ def test_a_layer_takes_the_kernel_with_every_option():
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_left_to_the_reference_says_why():
+def test_unsupported_cases_give_the_reason():
     children = Capsules(torch.randn(1, 5, 5, 2, 16), torch.rand(1, 5, 5, 2))
     for routing, reason in (
         (EMRouting.released(), "softmax"),

@@ -47,7 +47,7 @@ def test_sharpness_is_a_power_of_the_density(sharpness):
     torch.testing.assert_close(trace.coupling[1], weighted / weighted.sum(-1, keepdim=True))
 
 
-def test_each_e_step_has_its_own_sharpness():
+def test_sharpness_per_e_step():
     votes, activations, betas = sample()
     trace = ops.trace("em", votes, activations, **betas, iters=4, sharpness=[0.5, 2.0, 0.0, 9.0])
     logits = trace.logits
@@ -60,7 +60,7 @@ def test_each_e_step_has_its_own_sharpness():
     assert torch.equal(other.poses, trace.poses[-1])
 
 
-def test_lower_sharpness_divides_children_more_evenly():
+def test_lower_sharpness_raises_entropy():
     votes, activations, betas = sample()
     entropies = []
     for sharpness in (1.0, 0.25, 0.05):
@@ -70,7 +70,7 @@ def test_lower_sharpness_divides_children_more_evenly():
 
 
 @pytest.mark.parametrize("background", [-50.0, -5.0, 0.0, 30.0])
-def test_background_is_one_more_term_of_the_normaliser(background):
+def test_background_adds_a_term_to_the_normaliser(background):
     votes, activations, betas = sample()
     trace = ops.trace("em", votes, activations, **betas, iters=3, background=background)
     torch.testing.assert_close(trace.coupling[0], torch.full_like(trace.coupling[0], 1 / 3))
@@ -80,7 +80,7 @@ def test_background_is_one_more_term_of_the_normaliser(background):
         torch.testing.assert_close(trace.coupling[later], expected)
 
 
-def test_background_takes_what_is_far_from_all_parents():
+def test_background_takes_distant_children():
     votes, activations, betas = sample()
     votes[:, 0] += 30
     activations[:, 0] = 0.01
@@ -104,7 +104,7 @@ def test_background_is_learned():
 
 
 @pytest.mark.parametrize("competition", ["global", "local", "positions"])
-def test_types_start_with_one_share_each_at_every_position(competition):
+def test_coupling_starts_uniform_per_type(competition):
     window = Window((5, 5), (3, 3), 2, competition)
     votes, activations, betas = sample(batch=2 * 4, children=18, parents=3)
     options = {"iters": 2, "softmax": window.softmax}
@@ -115,7 +115,7 @@ def test_types_start_with_one_share_each_at_every_position(competition):
 
 @pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
 @pytest.mark.parametrize("background", [None, -1.0])
-def test_positions_compete_for_each_type_by_itself(size, kernel, stride, background):
+def test_positions_compete_per_type(size, kernel, stride, background):
     window = Window(size, kernel, stride, "positions")
     places = kernel[0] * kernel[1]
     count = window.positions[0] * window.positions[1]
@@ -130,7 +130,7 @@ def test_positions_compete_for_each_type_by_itself(size, kernel, stride, backgro
         torch.testing.assert_close(coupling[..., own], expected)
 
 
-def test_a_zero_mean_of_a_parent_without_children():
+def test_mean_of_parent_without_children():
     votes, _, betas = sample()
     none = torch.zeros(2, 7, dtype=torch.float64)
     out = em_routing(votes, none, **betas, momentum=0.1, sharpness=0.3, background=0.0)

@@ -26,7 +26,7 @@ def sample(
     return normal(batch, children, parents, dim), activations, betas
 
 
-def test_one_iteration_is_the_m_step_of_the_paper_with_uniform_coupling():
+def test_first_iteration_is_the_m_step():
     votes, activations, betas = sample()
     out = em_routing(votes, activations, **betas, iters=1, inverse_temp=0.7, variance_floor=1e-3)
     batch, children, parents, dim = votes.shape
@@ -43,7 +43,7 @@ def test_one_iteration_is_the_m_step_of_the_paper_with_uniform_coupling():
             assert float(out.activations[b, j]) == pytest.approx(1 / (1 + math.exp(-activity)), rel=1e-6)
 
 
-def test_the_e_step_weighs_densities_by_the_activations_of_the_parents():
+def test_e_step_weights_densities_by_activations():
     votes, activations, betas = sample()
     trace = ops.trace("em", votes, activations, **betas, iters=2, inverse_temp=0.7)
     mean, variance = trace.poses[0].unsqueeze(1), trace.extras["variance"][0].unsqueeze(1)
@@ -54,7 +54,7 @@ def test_the_e_step_weighs_densities_by_the_activations_of_the_parents():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_an_iteration_is_one_step_of_a_gaussian_mixture(covariance):
+def test_iteration_equals_gaussian_mixture_step(covariance):
     # With the same votes for all parents, full activations and a zero inverse temperature, where all are equally
     # active, EM routing is EM on a mixture of equal weights.
     mixture = pytest.importorskip("sklearn.mixture")
@@ -106,7 +106,7 @@ def test_coupling_sums_to_one_over_parents(iters):
         torch.testing.assert_close(coupling, torch.full_like(coupling, 1 / 3))
 
 
-def test_permuting_parents_permutes_the_result_and_permuting_children_changes_nothing():
+def test_permutations_of_parents_and_children():
     votes, activations, betas = sample()
     out = em_routing(votes, activations, **betas)
     order = torch.tensor([2, 0, 1])
@@ -119,7 +119,7 @@ def test_permuting_parents_permutes_the_result_and_permuting_children_changes_no
     torch.testing.assert_close(again.coupling, out.coupling[:, mixed])
 
 
-def test_samples_do_not_touch_each_other_and_a_batch_of_one_is_enough():
+def test_samples_are_independent():
     votes, activations, betas = sample(batch=3)
     out = em_routing(votes, activations, **betas)
     for b in range(3):
@@ -128,7 +128,7 @@ def test_samples_do_not_touch_each_other_and_a_batch_of_one_is_enough():
         torch.testing.assert_close(alone.activations[0], out.activations[b])
 
 
-def test_a_child_with_zero_activation_has_no_vote():
+def test_inactive_child_has_no_vote():
     votes, activations, betas = sample()
     activations[:, 2] = 0
     out = em_routing(votes, activations, **betas)
@@ -141,7 +141,7 @@ def test_a_child_with_zero_activation_has_no_vote():
     torch.testing.assert_close(without.poses, out.poses)
 
 
-def test_betas_belong_to_their_own_parent():
+def test_betas_per_parent():
     votes, activations, betas = sample()
     out = em_routing(votes, activations, **betas, iters=1, inverse_temp=1.0)
     for name in betas:
@@ -150,7 +150,7 @@ def test_betas_belong_to_their_own_parent():
         assert changed.tolist() == [[False, True, False]] * 2
 
 
-def test_agreement_makes_a_parent_active_and_the_temperature_makes_it_sure():
+def test_agreement_and_temperature_raise_activation():
     votes, activations, betas = sample(parents=2)
     votes[:, :, 0] = votes[:, :1, 0]
     betas.update({name: torch.zeros(2, dtype=torch.float64) for name in betas})
@@ -215,7 +215,7 @@ def test_values_and_gradients_are_finite(dtype, iters, case, covariance):
         {"covariance": "full", "momentum": 0.3, "sharpness": 0.5, "background": 0.0},
     ],
 )
-def test_gradients_are_those_of_the_values(options):
+def test_gradcheck(options):
     votes, activations, betas = sample(batch=1, children=4, parents=2, dim=3)
 
     def values(votes, activations, beta_u, beta_a):
@@ -226,13 +226,13 @@ def test_gradients_are_those_of_the_values(options):
     assert torch.autograd.gradcheck(values, inputs)
 
 
-def test_full_covariance_of_independent_dimensions_is_close_to_the_diagonal_one():
+def test_full_covariance_of_independent_dimensions():
     votes, activations, betas = sample(dim=1)
     full = em_routing(votes, activations, **betas, covariance="full")
     torch.testing.assert_close(full.poses, em_routing(votes, activations, **betas).poses)
 
 
-def test_momentum_keeps_a_part_of_the_old_mean():
+def test_momentum_averages_old_and_new_mean():
     votes, activations, betas = sample()
     plain = ops.trace("em", votes, activations, **betas, iters=1)
     slow = ops.trace("em", votes, activations, **betas, iters=3, momentum=0.1)
@@ -247,7 +247,7 @@ def test_momentum_keeps_a_part_of_the_old_mean():
         torch.testing.assert_close(slow.extras["variance"][later], variance)
 
 
-def test_trace_keeps_every_iteration():
+def test_trace_of_every_iteration():
     votes, activations, betas = sample()
     trace = ops.trace("em", votes, activations, **betas, iters=3)
     assert trace.poses.shape == (3, 2, 3, 4)

@@ -50,7 +50,7 @@ def grid(stride: int, dtype: torch.dtype = torch.float32) -> tuple[Capsules, Ten
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("iters", [1, 2, 3])
 @pytest.mark.parametrize("name", ["class", "class_tight"])
-def test_class_layer_equals_the_released_program(name, iters, dtype):
+def test_class_layer_equals_released_code(name, iters, dtype):
     trace = ops.trace(
         "em",
         golden(f"{name}_wx", dtype)[..., 0, 0],
@@ -71,7 +71,7 @@ def test_class_layer_equals_the_released_program(name, iters, dtype):
 @pytest.mark.parametrize("iters", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("variant", ["slow", "fast"])
-def test_convolution_equals_the_released_program(variant, stride, iters, dtype):
+def test_convolution_equals_released_code(variant, stride, iters, dtype):
     children, weight, window = grid(stride, dtype)
     seen = window.gather(children)
     trace = ops.trace(
@@ -94,7 +94,7 @@ def test_convolution_equals_the_released_program(variant, stride, iters, dtype):
 
 @pytest.mark.parametrize("iters", [1, 2, 3])
 @pytest.mark.parametrize("name", ["class", "class_tight"])
-def test_a_second_derivation_of_the_class_layer_agrees(name, iters):
+def test_class_layer_equals_second_derivation(name, iters):
     votes, activations = GOLDEN[f"{name}_wx"][..., 0, 0].astype(float), GOLDEN[f"{name}_act"].reshape(3, -1)
     prices = {key: value.numpy() for key, value in betas(name, "default", torch.float64).items()}
     for sample in range(3):
@@ -112,7 +112,7 @@ def test_a_second_derivation_of_the_class_layer_agrees(name, iters):
 @pytest.mark.parametrize("iters", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("variant", ["slow", "fast"])
-def test_a_second_derivation_of_the_convolution_agrees(variant, stride, iters):
+def test_convolution_equals_second_derivation(variant, stride, iters):
     prices = {key: value.numpy() for key, value in betas(f"s{stride}", variant, torch.float64).items()}
     poses, weight, present = (GOLDEN[f"s{stride}_{name}"].astype(float) for name in ("poses", "W", "a_in"))
     normalise = em_numpy.fast_normaliser if variant == "fast" else em_numpy.default_normaliser
@@ -125,7 +125,7 @@ def test_a_second_derivation_of_the_convolution_agrees(variant, stride, iters):
         assert activity[row, column, j] == pytest.approx(float(logit), abs=LOGITS)
 
 
-def test_without_its_floors_the_default_variant_is_competition_between_positions():
+def test_default_variant_without_floors():
     window = Window((6, 6), (3, 3))
     logits = torch.randn(2 * 16, 18, 4, dtype=torch.float64)
     exact = Window((6, 6), (3, 3), competition="positions").softmax(logits)
@@ -133,7 +133,7 @@ def test_without_its_floors_the_default_variant_is_competition_between_positions
     torch.testing.assert_close(released_softmax(window, fast=True)(logits), window.softmax(logits))
 
 
-def test_children_far_below_the_best_of_the_map_are_dropped():
+def test_distant_children_are_dropped():
     window = Window((6, 6), (3, 3))
     logits = torch.zeros(16, 9, 2, dtype=torch.float64)
     logits[:, 0] = -40.0
@@ -143,13 +143,13 @@ def test_children_far_below_the_best_of_the_map_are_dropped():
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_gradients_are_those_of_the_values(fast, stride):
+def test_gradcheck(fast, stride):
     window = Window((5, 5), (3, 3), stride)
     count = window.positions[0] * window.positions[1]
     logits = torch.randn(2 * count, 9, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(released_softmax(window, fast=fast), logits)
 
 
-def test_it_has_a_background_of_its_own():
+def test_background_is_refused():
     with raises_about(ConfigError, "background", -3.0):
         released_softmax(Window((5, 5), (3, 3)))(torch.zeros(9, 9, 2), background=-3.0)

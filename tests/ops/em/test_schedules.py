@@ -11,13 +11,13 @@ def test_named_schedules_rise():
     assert inverse_temps("paper", 2) == pytest.approx((0.05, 0.0975))
 
 
-def test_a_number_a_sequence_and_a_function_are_taken_as_they_are():
+def test_schedule_from_number_sequence_function():
     assert inverse_temps(2, 2) == (2.0, 2.0)
     assert inverse_temps([1, 5], 2) == (1.0, 5.0)
     assert inverse_temps(lambda iteration: 0.5 * iteration, 3) == (0.0, 0.5, 1.0)
 
 
-def test_sharpness_is_one_number_per_iteration():
+def test_sharpness_per_iteration():
     assert sharpnesses(0.25, 2) == (0.25, 0.25)
     assert sharpnesses((1, 2, 0), 3) == (1.0, 2.0, 0.0)
     assert sharpnesses(lambda iteration: 0.25 * (iteration + 1), 2) == (0.25, 0.5)

@@ -24,7 +24,7 @@ def reference(poses: Tensor, weight: Tensor, **options) -> Capsules:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 1, 4, 4), (17, 33, 2, 5, 7), (16, 200, 10, 8, 16)])
-def test_it_is_the_reference(sizes: tuple[int, ...], shared: bool, dtype: torch.dtype) -> None:
+def test_matches_reference(sizes: tuple[int, ...], shared: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     batch, children, parents, in_dim, out_dim = sizes
     poses = torch.randn(batch, children, in_dim)
@@ -46,7 +46,7 @@ def test_zero_votes_have_finite_gradients() -> None:
         assert grad.isfinite().all()
 
 
-def test_options_are_checked() -> None:
+def test_errors_name_the_argument() -> None:
     poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
     with raises_about(ConfigError, "iters", "0"):
         dense("kmeans", poses, weight, iters=0)

@@ -34,7 +34,7 @@ size = st.integers(1, 4)
 
 @settings(max_examples=40, deadline=None)
 @given(i=st.integers(1, 6), j=size, d=size, iters=size, inverse_temp=st.sampled_from([0.5, 1.0, 3.0]))
-def test_against_plain_python(i: int, j: int, d: int, iters: int, inverse_temp: float) -> None:
+def test_equations_in_plain_python(i: int, j: int, d: int, iters: int, inverse_temp: float) -> None:
     votes = torch.randn(2, i, j, d, dtype=torch.float64)
     out = kmeans_routing(votes, iters=iters, inverse_temp=inverse_temp)
     for sample in range(2):
@@ -45,7 +45,7 @@ def test_against_plain_python(i: int, j: int, d: int, iters: int, inverse_temp: 
         torch.testing.assert_close(out.activations[sample], torch.tensor(lengths, dtype=torch.float64))
 
 
-def test_logits_are_replaced_and_made_from_directions() -> None:
+def test_logits_are_replaced_each_iteration() -> None:
     votes = torch.randn(2, 6, 3, 4)
     kept = trace("kmeans", votes, iters=3)
     for iteration in (1, 2):
@@ -54,7 +54,7 @@ def test_logits_are_replaced_and_made_from_directions() -> None:
         torch.testing.assert_close(kept.logits[iteration], torch.einsum("bijd,bjd->bij", votes, direction))
 
 
-def test_a_hard_choice_is_k_means() -> None:
+def test_low_temperature_equals_kmeans() -> None:
     # Two groups of votes about two axes, the same for both parents; the second parent starts a little off the first.
     group = torch.tensor([[1.0, 0.1], [1.0, -0.1], [0.1, 1.0], [-0.1, 1.0]])
     votes = torch.stack([group + torch.tensor([0.1, 0.0]), group], dim=1).unsqueeze(0)  # [1, 4, 2, 2]
@@ -63,7 +63,7 @@ def test_a_hard_choice_is_k_means() -> None:
     torch.testing.assert_close(out.poses[0, 1], squash(torch.tensor([0.0, 2.0]), form="half"))
 
 
-def test_parents_that_see_the_same_votes_part_only_by_their_start() -> None:
+def test_equal_votes_need_different_starts() -> None:
     group = torch.tensor([[1.0, 0.1], [1.0, -0.1], [0.1, 1.0], [-0.1, 1.0]])
     votes = group.unsqueeze(1).expand(4, 2, 2).unsqueeze(0)  # [1, 4, 2, 2]
     alike = kmeans_routing(votes, iters=10, inverse_temp=200.0)
@@ -76,18 +76,18 @@ def test_parents_that_see_the_same_votes_part_only_by_their_start() -> None:
     torch.testing.assert_close(kept.routed.coupling[0], torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]))
 
 
-def test_it_is_not_dynamic_routing() -> None:
+def test_differs_from_dynamic_routing() -> None:
     votes = torch.randn(2, 6, 3, 4)
     assert not torch.allclose(kmeans_routing(votes).coupling, dynamic_routing(votes).coupling)
     torch.testing.assert_close(kmeans_routing(votes, iters=1).coupling, dynamic_routing(votes, iters=1).coupling)
 
 
-def test_gradient_through_all_iterations() -> None:
+def test_gradcheck() -> None:
     votes = torch.randn(2, 4, 3, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda v: tuple(kmeans_routing(v, inverse_temp=2.0)), votes)
 
 
-def test_it_is_registered() -> None:
+def test_registered() -> None:
     assert ROUTINGS["kmeans"].steps is kmeans_steps
 
 

@@ -28,14 +28,14 @@ def test_one_iteration_is_uniform_routing() -> None:
     torch.testing.assert_close(kuramoto_routing(sample(), bias=bias, iters=1), ops.uniform_routing(sample(), bias=bias))
 
 
-def test_a_bias_holds_a_parent_where_it_is() -> None:
+def test_bias_attracts_parent() -> None:
     bias = 1e6 * sample(3, 4, seed=1)
     trace = ops.trace("kuramoto", sample(), bias=bias)
     torch.testing.assert_close(trace.extras["phase"][-1, 0], bias / bias.norm(dim=-1, keepdim=True), rtol=0, atol=1e-4)
     assert float(trace.extras["order"].min()) > 0.999
 
 
-def test_on_a_circle_it_is_kuramotos_equation() -> None:
+def test_circle_follows_kuramoto_equation() -> None:
     # d theta / dt = frequency + r sin(psi - theta) for the parent, and coupling sin(theta_j - theta_i) for a child; a
     # step along the tangent of length t turns by atan(t). With no gain the coupling stays at one over the parents.
     votes, step, frequency = sample(1, 5, 2, 2), 0.3, 0.7
@@ -56,32 +56,32 @@ def test_on_a_circle_it_is_kuramotos_equation() -> None:
         assert float(trace.activations[1, 0, j]) == pytest.approx(field**2 / (1 + field**2))
 
 
-def test_coupling_follows_from_the_agreement_of_phases() -> None:
+def test_coupling_from_phase_agreement() -> None:
     trace = ops.trace("kuramoto", sample(), iters=3, gain=2.0)
     torch.testing.assert_close(trace.coupling, trace.logits.softmax(-1))
     assert float(trace.logits.abs().max()) <= 2.0 + 1e-9
 
 
-def test_phases_are_unit_vectors_and_poses_are_as_long_as_they_are_active() -> None:
+def test_pose_length_is_activation() -> None:
     trace = ops.trace("kuramoto", sample(), iters=4)
     lengths = trace.extras["phase"].norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths))
     torch.testing.assert_close(trace.poses.norm(dim=-1), trace.activations)
 
 
-def test_children_fall_into_step() -> None:
+def test_children_synchronise() -> None:
     order = ops.trace("kuramoto", sample(), iters=30).extras["order"]  # [R, B, J]
     assert bool((order >= 0).all() and (order <= 1 + 1e-9).all())
     assert float(order[-1].mean()) > float(order[0].mean()) + 0.2
 
 
-def test_children_in_one_phase_have_order_one() -> None:
+def test_order_of_equal_phases_is_one() -> None:
     votes = sample()[:, :1].expand(2, 7, 3, 4) * torch.linspace(1, 2, 7, dtype=torch.float64).view(1, 7, 1, 1)
     order = ops.trace("kuramoto", votes).extras["order"]
     torch.testing.assert_close(order, torch.ones_like(order))
 
 
-def test_a_child_goes_to_the_parent_that_swings_with_it() -> None:
+def test_child_couples_to_parent_in_phase() -> None:
     votes = sample(1, 9, 2, 8)
     # All say the same of the first parent but the last child, whose vote for it is the opposite.
     votes[:, :, 0] = votes[:, :1, 0]
@@ -90,7 +90,7 @@ def test_a_child_goes_to_the_parent_that_swings_with_it() -> None:
     assert float(coupling[:-1, 0].min()) > 0.5 > float(coupling[-1, 0])
 
 
-def test_only_the_antisymmetric_part_of_omega_counts() -> None:
+def test_omega_is_antisymmetrised() -> None:
     votes, omega = sample(), sample(3, 4, 4, seed=1)
     other = omega + sample(3, 4, 4, seed=2) + sample(3, 4, 4, seed=2).mT
     turned = kuramoto_routing(votes, omega=omega)
@@ -124,7 +124,7 @@ def test_values_and_gradients_are_finite(case: str, iters: int, dtype: torch.dty
         assert bool(tensor.isfinite().all())
 
 
-def test_gradients_are_those_of_the_values() -> None:
+def test_gradcheck() -> None:
     inputs = [tensor.requires_grad_() for tensor in (sample(1, 4, 2, 3), sample(2, 3, seed=2), sample(2, 3, 3, seed=1))]
     assert torch.autograd.gradcheck(
         lambda votes, bias, omega: tuple(kuramoto_routing(votes, bias=bias, omega=omega)), inputs

@@ -8,7 +8,7 @@ from torchcaps.ops import random_routing
 from torchcaps.ops.random import random_logits
 
 
-def test_the_values_are_those_of_the_drawn_coupling() -> None:
+def test_values_from_fixed_coupling() -> None:
     votes, bias = torch.randn(2, 6, 3, 4), torch.randn(3, 4)
     out = random_routing(votes, bias=bias, seed=5, std=2.0)
     coupling = (2 * random_logits(6, 3, seed=5)).softmax(-1)
@@ -17,11 +17,11 @@ def test_the_values_are_those_of_the_drawn_coupling() -> None:
 
 
 @pytest.mark.parametrize("children", [1, 3, 255, 256, 257, 1000])
-def test_a_child_has_the_same_numbers_however_many_there_are(children: int) -> None:
+def test_coupling_of_child_is_independent_of_count(children: int) -> None:
     assert torch.equal(random_logits(children, 3, seed=2), random_logits(2000, 3, seed=2)[:children])
 
 
-def test_numbers_repeat_with_the_seed_and_leave_the_global_state_alone() -> None:
+def test_seed_is_local() -> None:
     before = torch.get_rng_state()
     first, other = random_logits(1000, 10, seed=1), random_logits(1000, 10, seed=2)
     assert torch.equal(torch.get_rng_state(), before)
@@ -33,16 +33,16 @@ def test_numbers_repeat_with_the_seed_and_leave_the_global_state_alone() -> None
     assert not torch.equal(first[:256], first[256:512])
 
 
-def test_no_children_are_no_numbers() -> None:
+def test_no_children() -> None:
     assert random_logits(0, 3).shape == (0, 3)
 
 
-def test_types_share_their_numbers() -> None:
+def test_coupling_shared_per_type() -> None:
     single, double = (random_routing(torch.ones(1, 4, 3, 2, dtype=d)).coupling for d in (torch.float32, torch.float64))
     torch.testing.assert_close(single.double(), double, rtol=1e-6, atol=1e-6)
 
 
-def test_without_spread_it_is_uniform() -> None:
+def test_zero_deviation_is_uniform() -> None:
     votes = torch.randn(2, 6, 3, 4)
     torch.testing.assert_close(random_routing(votes, std=0.0), ops.uniform_routing(votes))
 

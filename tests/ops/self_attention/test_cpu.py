@@ -19,7 +19,7 @@ needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("prior", ["none", "one", "all"])
 @pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 1, 4, 4), (17, 33, 2, 5, 7), (16, 200, 10, 8, 16)])
-def test_it_is_the_reference(sizes: tuple[int, ...], prior: str, shared: bool, dtype: torch.dtype) -> None:
+def test_matches_reference(sizes: tuple[int, ...], prior: str, shared: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     batch, children, parents, in_dim, out_dim = sizes
     # Shorter votes where there are many: logits are sums over all children.
@@ -35,6 +35,6 @@ def test_it_is_the_reference(sizes: tuple[int, ...], prior: str, shared: bool, d
     )
 
 
-def test_a_prior_of_another_shape() -> None:
+def test_prior_of_wrong_shape() -> None:
     with raises_about(ShapeError, "prior", "(3, 3)"):
         dense("self_attention", torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6), prior=torch.zeros(3, 3))

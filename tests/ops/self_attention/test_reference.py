@@ -35,7 +35,7 @@ size = st.integers(1, 4)
 
 @settings(max_examples=40, deadline=None)
 @given(i=st.integers(1, 6), j=size, d=size, rows=st.sampled_from(["none", "one", "all"]))
-def test_against_plain_python(i: int, j: int, d: int, rows: str) -> None:
+def test_equations_in_plain_python(i: int, j: int, d: int, rows: str) -> None:
     votes = torch.randn(2, i, j, d, dtype=torch.float64)
     prior = {"none": None, "one": torch.randn(1, j), "all": torch.randn(i, j)}[rows]
     prior = None if prior is None else prior.double()
@@ -49,7 +49,7 @@ def test_against_plain_python(i: int, j: int, d: int, rows: str) -> None:
         torch.testing.assert_close(out.activations[sample], torch.tensor(lengths, dtype=torch.float64))
 
 
-def test_there_is_one_pass_and_the_prior_stands_beside_the_coupling() -> None:
+def test_one_pass_with_prior_beside_coupling() -> None:
     votes = torch.randn(2, 6, 3, 4)
     kept = trace("self_attention", votes, prior=torch.randn(6, 3))
     assert kept.iters == 1
@@ -63,7 +63,7 @@ def test_gradient_reaches_votes_and_prior() -> None:
     assert torch.autograd.gradcheck(lambda v, p: tuple(self_attention_routing(v, prior=p)), (votes, prior))
 
 
-def test_it_is_registered() -> None:
+def test_registered() -> None:
     assert ROUTINGS["self_attention"].steps is self_attention_steps
 
 

@@ -76,18 +76,18 @@ def test_odd_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 5, 3, 6), (5, 33, 3, 4, 17)])
-def test_one_weight_for_all_children(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_shared_weight(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     assert_matches_reference(twin, reference, make_inputs(sizes, shared=True), dtype=dtype, factor=4)
 
 
 @needs_kernel
-def test_a_network_that_all_children_share_and_no_bias() -> None:
+def test_shared_gate_without_bias() -> None:
     poses, weight, activations, *_ = make_inputs((5, 9, 3, 4, 6))
     assert_matches_reference(twin, reference, [poses, weight, activations, torch.randn(3, 4), None], factor=4)
 
 
 @needs_kernel
-def test_tensors_that_are_not_contiguous() -> None:
+def test_non_contiguous_inputs() -> None:
     poses, weight, activations, route_weight, bias = make_inputs((6, 10, 4, 8, 5))
     strange = [tensor.mT.contiguous().mT for tensor in (poses, weight, activations, route_weight, bias)]
     assert not any(tensor.is_contiguous() for tensor in strange)
@@ -98,7 +98,7 @@ def test_tensors_that_are_not_contiguous() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("only", range(4))
-def test_only_what_needs_a_gradient_gets_one(only: int) -> None:
+def test_gradients_only_where_required(only: int) -> None:
     inputs = op_inputs()
     every = [tensor.clone().requires_grad_() for tensor in inputs]
     some = [tensor.clone().requires_grad_(number == only) for number, tensor in enumerate(inputs)]
@@ -114,7 +114,7 @@ def test_only_what_needs_a_gradient_gets_one(only: int) -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("shape", [(0, 4, 3, 8, 5), (2, 0, 3, 8, 5)])
-def test_nothing_to_add_up(shape: tuple[int, ...]) -> None:
+def test_no_children(shape: tuple[int, ...]) -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs(shape)]
     out = twin(*inputs)
     assert torch.equal(out, torch.zeros(shape[0], 3, 6))
@@ -123,7 +123,7 @@ def test_nothing_to_add_up(shape: tuple[int, ...]) -> None:
 
 
 @needs_kernel
-def test_children_that_are_not_there_are_finite() -> None:
+def test_inactive_children_are_finite() -> None:
     inputs = make_inputs((2, 5, 3, 4, 6))
     leaves = [tensor.requires_grad_() for tensor in (*inputs[:2], torch.zeros(2, 5), *inputs[3:])]
     out = twin(*leaves)
@@ -133,7 +133,7 @@ def test_children_that_are_not_there_are_finite() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("place", [0, 2])
-def test_nan_is_not_swallowed(place: int) -> None:
+def test_nan_propagates(place: int) -> None:
     inputs = make_inputs((2, 5, 3, 4, 4))
     inputs[place][1, 2] = float("nan")
     out = twin(*inputs)
@@ -142,7 +142,7 @@ def test_nan_is_not_swallowed(place: int) -> None:
 
 
 @needs_kernel
-def test_threads_do_not_change_a_bit() -> None:
+def test_same_bits_for_any_thread_count() -> None:
     poses, weight, activations, *_ = make_inputs((70, 300, 4, 8, 16))
     inputs = [tensor.requires_grad_() for tensor in (torch.randn(300, 4, 70), activations.T, poses, weight)]
     before = torch.get_num_threads()
@@ -159,7 +159,7 @@ def test_threads_do_not_change_a_bit() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits_stay_sixteen_bits(dtype: torch.dtype) -> None:
+def test_half_precision_is_kept(dtype: torch.dtype) -> None:
     inputs = [tensor.to(dtype).requires_grad_() for tensor in make_inputs((4, 20, 3, 8, 16))]
     out = twin(*inputs)
     grads = torch.autograd.grad(out.sum(), inputs)
@@ -170,7 +170,7 @@ def test_sixteen_bits_stay_sixteen_bits(dtype: torch.dtype) -> None:
 
 
 @needs_kernel
-def test_gradient_of_a_gradient_says_what_to_use() -> None:
+def test_double_backward_names_reference() -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs((2, 5, 3, 4, 4))]
     (grad,) = torch.autograd.grad(twin(*inputs).sum(), inputs[:1], create_graph=True)
     with raises_about(ConfigError, "backend", "'cpu'"):
@@ -179,7 +179,7 @@ def test_gradient_of_a_gradient_says_what_to_use() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("in_caps", [7, None])
-def test_a_layer_takes_it_by_itself(in_caps: int | None) -> None:
+def test_layer_uses_it_by_default(in_caps: int | None) -> None:
     assert fastest_backend("self_routing", torch.device("cpu"), torch.float32) == "cpu"
     assert fastest_backend("self_routing", torch.device("meta"), torch.float32) == "recompute"
     layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=SelfRouting(), backend="cpu")

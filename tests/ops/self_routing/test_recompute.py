@@ -31,7 +31,7 @@ def both(
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("size", [(3, 7, 5, 3, 6), (1, 1, 1, 1, 1), (5, 33, 3, 4, 17), (2, 1152, 10, 8, 16)])
-def test_it_matches_the_reference(size: tuple[int, ...], shared: bool, with_bias: bool, dtype: torch.dtype) -> None:
+def test_matches_reference(size: tuple[int, ...], shared: bool, with_bias: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     b, i, j, p, d = size
     own = () if shared else (i,)
@@ -45,7 +45,7 @@ def test_it_matches_the_reference(size: tuple[int, ...], shared: bool, with_bias
     assert_matches_reference(partial(both, True), partial(both, False), inputs, dtype=dtype, factor=4)
 
 
-def test_children_that_are_not_there_are_finite() -> None:
+def test_inactive_children_are_finite() -> None:
     inputs = [torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6), torch.zeros(2, 5), torch.randn(5, 3, 4), torch.zeros(5, 3)]
     out = both(True, *(tensor.requires_grad_() for tensor in inputs))
     out.sum().backward()
@@ -54,7 +54,7 @@ def test_children_that_are_not_there_are_finite() -> None:
 
 
 @pytest.mark.parametrize("in_caps", [7, None])
-def test_a_layer_takes_it_and_says_so(in_caps: int | None) -> None:
+def test_layer_reports_backend(in_caps: int | None) -> None:
     layer = CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=SelfRouting(), backend="recompute")
     poses = torch.randn(2, 7, 4)
     children = Capsules(poses, poses.norm(dim=-1))

@@ -31,7 +31,7 @@ def sample(shared: bool = False, dtype: torch.dtype = torch.float64) -> dict[str
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_against_the_equations_in_plain_python(shared: bool) -> None:
+def test_equations_in_plain_python(shared: bool) -> None:
     given = sample(shared)
     out = self_routing(**given)
     weight, bias = given["route_weight"].expand(6, 3, 5), given["route_bias"].expand(6, 3)
@@ -51,11 +51,11 @@ def test_against_the_equations_in_plain_python(shared: bool) -> None:
                 assert float(out.poses[b, j, d]) == pytest.approx(pose, rel=1e-6)
 
 
-def test_activations_sum_to_one_over_the_parents() -> None:
+def test_activations_sum_to_one() -> None:
     torch.testing.assert_close(self_routing(**sample()).activations.sum(-1), torch.ones(2, dtype=torch.float64))
 
 
-def test_without_a_bias_it_is_a_bias_of_zero() -> None:
+def test_missing_bias_is_zero_bias() -> None:
     given = sample()
     given["route_bias"].zero_()
     expected = self_routing(**given)
@@ -63,7 +63,7 @@ def test_without_a_bias_it_is_a_bias_of_zero() -> None:
     torch.testing.assert_close(self_routing(**given), expected)
 
 
-def test_votes_do_not_move_the_coupling() -> None:
+def test_coupling_is_independent_of_votes() -> None:
     given = sample()
     before = self_routing(**given).coupling
     given["votes"] = given["votes"].flip(0)
@@ -96,7 +96,7 @@ def test_values_and_gradients_are_finite(case: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_gradients_are_those_of_the_values(shared: bool) -> None:
+def test_gradcheck(shared: bool) -> None:
     given = sample(shared)
 
     def values(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -106,7 +106,7 @@ def test_gradients_are_those_of_the_values(shared: bool) -> None:
     assert torch.autograd.gradcheck(values, [tensor.requires_grad_() for tensor in given.values()])
 
 
-def test_through_a_window_positions_compete() -> None:
+def test_positions_compete() -> None:
     window = ops.Window(grid=(3, 3), kernel=(2, 2))
     given = sample(shared=True)
     poses, activations = torch.randn(4, 4, 5, dtype=torch.float64), torch.ones(4, 4, dtype=torch.float64)

@@ -40,9 +40,7 @@ TYPED = [*((size, torch.float32) for size in SIZES), (SIZES[-1], torch.float64)]
 @pytest.mark.parametrize(("size", "dtype"), TYPED)
 @pytest.mark.parametrize(("shared", "with_bias"), [(False, True), (True, False)])
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_it_matches_the_reference(
-    case: int, size: tuple[int, ...], shared: bool, with_bias: bool, dtype: torch.dtype
-) -> None:
+def test_matches_reference(case: int, size: tuple[int, ...], shared: bool, with_bias: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     algorithm, routing, options = CASES[case]
     b, i, j, p, d = size
@@ -54,7 +52,7 @@ def test_it_matches_the_reference(
 
 
 @pytest.mark.parametrize("name", ["uniform", "random"])
-def test_a_layer_takes_it_and_says_so(name: str) -> None:
+def test_layer_reports_backend(name: str) -> None:
     layer = CapsLinear(7, 3, in_dim=4, out_dim=5, routing=make_router(name), bias=True, backend="recompute")
     poses = torch.randn(2, 7, 4)
     children = Capsules(poses, poses.norm(dim=-1))

@@ -8,18 +8,18 @@ from torchcaps.ops import uniform_routing
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_it_is_the_first_iteration_of_dynamic_routing(with_bias: bool) -> None:
+def test_equals_first_dynamic_iteration(with_bias: bool) -> None:
     votes = torch.randn(2, 6, 3, 4)
     bias = torch.randn(3, 4) if with_bias else None
     torch.testing.assert_close(uniform_routing(votes, bias=bias), ops.dynamic_routing(votes, bias=bias, iters=1))
 
 
-def test_every_parent_gets_the_same_of_every_child() -> None:
+def test_coupling_is_uniform() -> None:
     out = uniform_routing(torch.randn(2, 6, 5, 4))
     torch.testing.assert_close(out.coupling, torch.full((2, 6, 5), 0.2))
 
 
-def test_through_a_window_a_child_is_shared_by_all_positions_that_see_it() -> None:
+def test_coupling_is_uniform_over_positions() -> None:
     window = ops.Window(grid=(3, 3), kernel=(2, 2))
     out = uniform_routing(torch.randn(4, 4, 5, 4), softmax=window.softmax)
     # The child in the middle is seen from all four positions, the one in the corner from one.
@@ -27,7 +27,7 @@ def test_through_a_window_a_child_is_shared_by_all_positions_that_see_it() -> No
     assert out.coupling[0, 0, 0].item() == pytest.approx(1 / 5)
 
 
-def test_a_trace_has_one_iteration() -> None:
+def test_trace_has_one_iteration() -> None:
     trace = ops.trace("uniform", torch.randn(2, 6, 3, 4))
     assert trace.iters == 1
     assert not trace.logits.any()

@@ -50,7 +50,7 @@ def textbook(share: Tensor, points: Tensor, masses: Tensor, j: int, prior: Prior
 
 
 @pytest.mark.parametrize("prior", [Prior("full"), Prior("full", concentration=0.5, strength=2.0, scatter=0.3)])
-def test_against_the_equations_of_the_textbook(prior: Prior) -> None:
+def test_textbook_equations(prior: Prior) -> None:
     votes, activations, betas = sample()
     trace = ops.trace("variational", votes, activations, **betas, iters=2, prior=prior)
     for b in range(2):
@@ -66,7 +66,7 @@ def test_against_the_equations_of_the_textbook(prior: Prior) -> None:
             assert float(trace.activations[0, b, j]) == pytest.approx(1 / (1 + math.exp(-activity)))
 
 
-def test_expected_mixing_weights_are_those_of_a_dirichlet_distribution() -> None:
+def test_mixing_weights_of_dirichlet_distribution() -> None:
     votes, activations, betas = sample(batch=1)
     weight = ops.trace("variational", votes, activations, **betas, iters=2).extras["weight"][1, 0]
     alphas = 1 + (
@@ -77,7 +77,7 @@ def test_expected_mixing_weights_are_those_of_a_dirichlet_distribution() -> None
     torch.testing.assert_close(weight, drawn, rtol=2e-2, atol=0)
 
 
-def test_a_diagonal_precision_is_one_wishart_distribution_for_each_dimension() -> None:
+def test_diagonal_precision_is_wishart_per_dimension() -> None:
     votes, activations, betas = sample()
     whole = ops.trace("variational", votes, activations, **betas, iters=2)
     parts = [
@@ -91,7 +91,7 @@ def test_a_diagonal_precision_is_one_wishart_distribution_for_each_dimension() -
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_a_parent_without_children_is_its_prior(covariance: Covariance) -> None:
+def test_parent_without_children_is_prior(covariance: Covariance) -> None:
     votes, activations, betas = sample()
     prior = Prior(covariance, scatter=0.2)
     trace = ops.trace("variational", votes, torch.zeros_like(activations), **betas, prior=prior)
@@ -100,14 +100,14 @@ def test_a_parent_without_children_is_its_prior(covariance: Covariance) -> None:
     torch.testing.assert_close(entropy, torch.full_like(entropy, prior.entropy(4)), rtol=1e-5, atol=1e-5)
 
 
-def test_the_prior_keeps_one_child_from_taking_a_parent_for_itself() -> None:
+def test_prior_prevents_collapse_to_one_child() -> None:
     # EM's variance falls to its floor on a single vote; here it stays where the prior and one child put it.
     votes, activations, betas = sample(batch=1, children=1, parents=1)
     variance = ops.trace("variational", votes, torch.ones_like(activations), **betas).extras["variance"]
     assert float(variance.min()) > 0.3
 
 
-def test_agreement_makes_a_parent_active() -> None:
+def test_agreement_raises_activation() -> None:
     votes, activations, betas = sample(parents=2)
     votes[:, :, 0] = votes[:, :1, 0]
     # Entropy is counted from that of the prior: what is surer than nobody speaks for a parent.
@@ -149,7 +149,7 @@ def test_values_and_gradients_are_finite(dtype: torch.dtype, iters: int, case: s
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_gradients_are_those_of_the_values(covariance: Covariance) -> None:
+def test_gradcheck(covariance: Covariance) -> None:
     votes, activations, betas = sample(batch=1, children=4, parents=2, dim=3)
 
     def values(votes: Tensor, activations: Tensor, beta_u: Tensor, beta_a: Tensor) -> tuple[Tensor, ...]:
