@@ -87,7 +87,7 @@ def test_every_registry_holds_something_and_teaches(registry: str) -> None:
     names = REGISTRIES[registry].names()
     assert names
     wrong = names[0] + "_"
-    with pytest.raises(UnknownNameError, match=f"unknown {REGISTRIES[registry].kind} '{wrong}'; did you mean '"):
+    with raises_about(UnknownNameError, REGISTRIES[registry].kind, f"'{wrong}'", "did you mean"):
         REGISTRIES[registry][wrong]
 
 

@@ -40,7 +40,7 @@ def test_wrong_kernel_is_found(monkeypatch):
         return Capsules(poses, poses.norm(dim=-1))
 
     monkeypatch.setattr(dynamic, "route", wrong)
-    with pytest.raises(AssertionError, match="result: expected an error of at most"):
+    with pytest.raises(AssertionError, match=r"^result: "):
         check_kernel()
 
 

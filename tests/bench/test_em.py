@@ -29,7 +29,7 @@ def test_wrong_kernel_is_found(monkeypatch):
         return out if backend == "reference" else Capsules(1.001 * out.poses, out.activations)
 
     monkeypatch.setattr(EMRouting, "route_conv", wrong)
-    with pytest.raises(AssertionError, match="result: expected an error of at most"):
+    with pytest.raises(AssertionError, match=r"^result: "):
         check_kernel()
 
 

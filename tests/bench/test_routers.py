@@ -42,7 +42,7 @@ def test_wrong_kernel_is_found(name: str, monkeypatch):
         return out if backend == "reference" else Capsules(1.001 * out.poses, out.activations)
 
     monkeypatch.setattr(ROUTERS[name], "route", wrong)
-    with pytest.raises(AssertionError, match="result: expected an error of at most"):
+    with pytest.raises(AssertionError, match=r"^result: "):
         check_kernel(name)
 
 

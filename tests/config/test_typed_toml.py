@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raising import raises_about
 from torchcaps.config import dump, override, parse_value
 from torchcaps.config.typed_toml import _build
 from torchcaps.errors import ConfigError
@@ -117,12 +118,12 @@ def test_new_name_drops_old_options():
 
 @pytest.mark.parametrize("text", ["lr", "=1", "a..b=1"])
 def test_override_without_key_or_value(text):
-    with pytest.raises(ConfigError, match="override: expected key=value, got"):
+    with raises_about(ConfigError, "override:", "key=value", f"'{text}'"):
         override({}, text)
 
 
 def test_override_below_a_number():
-    with pytest.raises(ConfigError, match=r"override: expected a table at 'a.b', got 1 \('a.b.c=2'\)"):
+    with raises_about(ConfigError, "override:", "'a.b'", "got 1", "'a.b.c=2'"):
         override({"a": {"b": 1}}, "a.b.c=2")
 
 
@@ -146,5 +147,5 @@ def test_dump_leaves_none_out():
 
 
 def test_dump_of_unsupported_values():
-    with pytest.raises(ConfigError, match=r"a\.b: expected a string, number, list or table, got <object"):
+    with raises_about(ConfigError, "a.b:", "<object"):
         dump({"a": {"b": object()}})

@@ -73,11 +73,11 @@ def test_unavailable_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_kernel
 def test_wrong_number_of_arguments_is_refused() -> None:
     out = torch.full((3,), 7.0)
-    with pytest.raises(RuntimeError, match="dynamic_forward: expected 5 tensors and 10 sizes, got 1 and 10"):
+    with pytest.raises(RuntimeError, match=r"dynamic_forward: .* got 1 and 10"):
         _native.call("dynamic_forward", [out], [1] * 10)
-    with pytest.raises(RuntimeError, match="weighted_sum_backward: expected 7 tensors and 5 sizes, got 7 and 6"):
+    with pytest.raises(RuntimeError, match=r"weighted_sum_backward: .* got 7 and 6"):
         _native.call("weighted_sum_backward", [out] * 7, [1] * 6)
-    with pytest.raises(RuntimeError, match="expected sizes of at least 0"):
+    with pytest.raises(RuntimeError, match="at least 0"):
         _native.call("dynamic_forward", [out] * 5, [1] * 9 + [-1])
     assert out.tolist() == [7.0] * 3
 
@@ -85,7 +85,7 @@ def test_wrong_number_of_arguments_is_refused() -> None:
 @needs_kernel
 def test_exceptions_become_errors_with_a_message() -> None:
     tensors = [torch.ones(1) for _ in range(5)]
-    with pytest.raises(RuntimeError, match="dynamic_forward: unknown form of squash"):
+    with pytest.raises(RuntimeError, match=r"dynamic_forward: .*squash"):
         _native.call("dynamic_forward", tensors, [1, 1, 1, 1, 1, 3, 0, 0, 0, 17])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -111,8 +112,7 @@ def test_opcheck(operator: Operator) -> None:
         None if tensor is None else tensor.clone().requires_grad_(name not in operator.without_gradient)
         for name, tensor in operator.tensors.items()
     ]
-    utils = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(operator.op, (*leaves, *operator.numbers), test_utils=utils)
+    torch.library.opcheck(operator.op, (*leaves, *operator.numbers))
 
 
 @every_operator
@@ -166,7 +166,7 @@ def test_wrong_shapes_are_refused(operator: Operator, argument: str) -> None:
 def test_other_types_are_refused(operator: Operator, argument: str, dtype: torch.dtype) -> None:
     tensor = operator.tensors[argument]
     assert tensor is not None
-    with pytest.raises(TorchcapsError, match=str(dtype)):
+    with pytest.raises(TorchcapsError, match=re.escape(str(dtype))):
         operator.run(**{argument: tensor.to(dtype)})
 
 

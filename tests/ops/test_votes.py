@@ -47,17 +47,17 @@ def test_gradient(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("poses", "weight", "words"),
+    ("poses", "weight", "names"),
     [
-        ((2, 3), (3, 4, 5, 6), r"poses: expected \[B, I, P\], got \(2, 3\) \(2 axes\)"),
-        ((2, 3, 5), (4, 5), r"weight: expected \[I, J, P, D\], or \[J, P, D\] shared by all children, got \(4, 5\) "),
-        ((2, 3, 5), (7, 4, 5, 6), r"poses: expected 7 children, got \(2, 3, 5\) \(3 children\)"),
-        ((2, 3, 5), (3, 4, 8, 6), r"poses: expected pose size 8, got \(2, 3, 5\) \(pose size 5\)"),
-        ((2, 3, 5), (4, 8, 6), r"poses: expected pose size 8, got \(2, 3, 5\) \(pose size 5\)"),
+        ((2, 3), (3, 4, 5, 6), ("poses:", (2, 3))),
+        ((2, 3, 5), (4, 5), ("weight:", (4, 5))),
+        ((2, 3, 5), (7, 4, 5, 6), ("poses:", 7, (2, 3, 5))),
+        ((2, 3, 5), (3, 4, 8, 6), ("poses:", 8, (2, 3, 5))),
+        ((2, 3, 5), (4, 8, 6), ("poses:", 8, (2, 3, 5))),
     ],
 )
-def test_mismatched_shapes(poses: tuple[int, ...], weight: tuple[int, ...], words: str) -> None:
-    with pytest.raises(ShapeError, match=f"^{words}"):
+def test_mismatched_shapes(poses: tuple[int, ...], weight: tuple[int, ...], names: tuple[object, ...]) -> None:
+    with raises_about(ShapeError, *names):
         vote(torch.zeros(poses), torch.zeros(weight))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from raising import raises_about
 from shipping import ship
 from torchcaps import train
 from torchcaps.data import InMemoryDataset, load_data
@@ -64,7 +65,7 @@ def test_overlay_is_shifted_and_clamped(network: PlaygroundNetwork) -> None:
 
 
 def test_unknown_sample(network: PlaygroundNetwork) -> None:
-    with pytest.raises(ConfigError, match=r"^sample: expected a number from 0 to 199, got 200$"):
+    with raises_about(ConfigError, "sample:", 199, 200):
         network.image(SampleSource(sample=200))
 
 

@@ -53,12 +53,12 @@ def test_load_of_fifty_clients(script: ModuleType) -> None:
 
 
 def test_invalid_loads(script: ModuleType) -> None:
-    for url, clients, seconds, words in [
-        ("http://example.com/", 1, 1, "expected an address on this machine"),
-        ("http://127.0.0.1:1/", 1000, 1, "expected at most 200 clients"),
-        ("http://127.0.0.1:1/", 1, 1e6, "and 600 seconds"),
+    for url, clients, seconds, limit in [
+        ("http://example.com/", 1, 1, "this machine"),
+        ("http://127.0.0.1:1/", 1000, 1, "200 clients"),
+        ("http://127.0.0.1:1/", 1, 1e6, "600 seconds"),
     ]:
-        with pytest.raises(SystemExit, match=words):
+        with pytest.raises(SystemExit, match=limit):
             asyncio.run(script.load(url, clients, seconds))
 
 

@@ -55,9 +55,9 @@ def test_pages_are_up_to_date(page):
 
 
 def test_missing_marks():
-    with pytest.raises(ValueError, match=r"README\.md: expected the marks '<!-- headlines"):
+    with pytest.raises(ValueError, match=r"README\.md: .*<!-- headlines"):
         script("make_tables").update("no marks")
-    with pytest.raises(ValueError, match=r"docs/comparison\.md: expected the marks '<!-- comparison"):
+    with pytest.raises(ValueError, match=r"docs/comparison\.md: .*<!-- comparison"):
         script("make_tables").update("no marks", "docs/comparison.md")
 
 
@@ -95,7 +95,7 @@ def test_results_contain_runs_only(tmp_path):
 
 def test_unfinished_comparison(tmp_path):
     write_json(tmp_path / "compare.json", comparison("stopped"))
-    with pytest.raises(ValueError, match=r"finished comparison, got status 'stopped'"):
+    with pytest.raises(ValueError, match="'stopped'"):
         script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 
@@ -167,12 +167,12 @@ def test_figure_of_fewer_networks_replaces_none(tmp_path):
 
 def test_changed_recipes_are_not_recorded(tmp_path):
     write_json(tmp_path / "reproduction-vote_plane.json", reproduction("trainer.epochs=1"))
-    with pytest.raises(ValueError, match=r"unchanged recipes, got changes \(trainer\.epochs=1\)"):
+    with pytest.raises(ValueError, match=r"trainer\.epochs=1"):
         script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 
 def test_folder_without_results(tmp_path):
-    with pytest.raises(ValueError, match=r"source: expected a folder with compare\.json or reproduction-NAME\.json"):
+    with pytest.raises(ValueError, match=r"source: .*compare\.json"):
         script("make_tables").record(tmp_path, tmp_path, tmp_path)
 
 

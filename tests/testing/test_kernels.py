@@ -21,9 +21,9 @@ def test_input_may_be_none() -> None:
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (lambda x: x * 1.0001, "result: expected an error of at most"),
-        (lambda x: x * float("nan"), "result: expected an error of at most .*, got nan"),
-        (lambda x: x.detach() * 2 - x, "gradient of input 0: expected an error of at most"),
+        (lambda x: x * 1.0001, "^result: "),
+        (lambda x: x * float("nan"), "^result: .* got nan"),
+        (lambda x: x.detach() * 2 - x, "^gradient of input 0: "),
         (lambda x: x[:-1], r"result: expected \(50,\), got \(49,\)"),
     ],
 )

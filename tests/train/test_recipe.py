@@ -72,43 +72,43 @@ def test_all_errors_at_once():
         load_recipe("digits", wrong)
     text = str(caught.value)
     assert text.startswith("recipe 'digits': \n")
-    for line in (
-        "override: expected key=value, got 'typo'",
-        "model.name: unknown model 'capsnett'; did you mean 'capsnet'?",
-        "unknown key 'optim.lrr'; did you mean 'lr'?",
-        "seed: expected a whole number, got 'x'",
-        "trainer.precision: expected one of 32-true",
-        "data.augment.shift: expected a number of pixels, got -1",
+    for start, value in (
+        ("override:", "'typo'"),
+        ("model.name:", "'capsnett'"),
+        ("unknown key", "'optim.lrr'"),
+        ("seed:", "'x'"),
+        ("trainer.precision:", "8"),
+        ("data.augment.shift:", "-1"),
     ):
-        assert line in text
+        assert any(line.strip().startswith(start) and value in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    ("override", "names"),
     [
-        (["data.name=digit"], "data.name: unknown data set 'digit'; did you mean 'digits'"),
-        (["loss.name=margins"], "loss.name: unknown loss 'margins'; did you mean 'margin'"),
-        (["optim.ema_decay=1"], "optim.ema_decay: expected a number below 1, got 1.0"),
-        (["trainer.devices=3"], "data.batch_size: expected a multiple of trainer.devices = 3, got 64"),
+        ("data.name=digit", ("data.name:", "'digit'", "'digits'")),
+        ("loss.name=margins", ("loss.name:", "'margins'", "'margin'")),
+        ("optim.ema_decay=1", ("optim.ema_decay:", "1.0")),
+        ("trainer.devices=3", ("data.batch_size:", "trainer.devices", 3, 64)),
     ],
 )
-def test_one_mistake_stands_on_one_line(overrides, message):
-    with pytest.raises(ConfigError, match=f"^recipe 'digits': {message}"):
-        load_recipe("digits", overrides)
+def test_one_error_is_one_line(override, names):
+    with raises_about(ConfigError, "recipe 'digits':", *names):
+        load_recipe("digits", [override])
 
 
 def test_unknown_recipe():
-    with pytest.raises(UnknownNameError, match="unknown recipe 'digit'; did you mean 'digits'"):
+    with raises_about(UnknownNameError, "recipe", "'digit'", "'digits'"):
         load_recipe("digit")
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(ConfigError, match=r"recipe: expected a TOML file, got '.*none.toml' \(No such file"):
+    with raises_about(ConfigError, "recipe:", tmp_path / "none.toml"):
         load_recipe(tmp_path / "none.toml")
 
 
 def test_not_toml():
-    with pytest.raises(ConfigError, match="here: expected TOML, got something else"):
+    with raises_about(ConfigError, "here:", "TOML"):
         parse_recipe("name = ", "here")
 
 

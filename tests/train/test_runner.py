@@ -130,9 +130,7 @@ def test_killed_run_without_validation_is_identical(all_train, tmp_path, monkeyp
 
 
 def test_target_accuracy_needs_validation(all_train, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"^trainer\.target_accuracy: expected a validation split with images, got none"
-    ):
+    with raises_about(ConfigError, "trainer.target_accuracy:", "none"):
         fit(all_train("trainer.target_accuracy=0.9"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -350,9 +348,9 @@ def test_precision_of_16_bits(recipe, tmp_path, precision):
 
 
 def test_invalid_start_leaves_no_folder(recipe, tmp_path):
-    with pytest.raises(DataError, match="none"):
+    with raises_about(DataError, tmp_path / "none"):
         fit(recipe(f"data.options.path={tmp_path / 'none'}"), tmp_path / "run")
-    with pytest.raises(ConfigError, match="unknown option 'present_' of loss 'margin'; did you mean 'present'"):
+    with raises_about(ConfigError, "'present_'", "'margin'", "'present'"):
         fit(recipe("loss.options.present_=1"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -369,7 +367,7 @@ def test_failed_run_is_recorded(recipe, tmp_path, monkeypatch):
 
 def test_non_finite_loss_ends_run(recipe, tmp_path):
     wild = recipe("optim.lr=1e30", "optim.warmup=0", "trainer.checkpoint_every=1")
-    with pytest.raises(TorchcapsError, match=r"^loss: expected a finite number, got (nan|inf) at step [2-9] .*1e\+30"):
+    with pytest.raises(TorchcapsError, match=r"^loss: .* got (nan|inf) at step [2-9] .*1e\+30"):
         fit(wild, tmp_path / "run")
     assert Run.open(tmp_path / "run").status == "failed"
 
@@ -382,19 +380,19 @@ def test_two_processes_with_unused_weight(recipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("last", "cls", "words"),
+    ("last", "cls", "message"),
     [
         ("torchcaps.errors.DataError: file: expected more", TorchcapsError, "^file: expected more$"),
         ("RuntimeError: out of paper", RuntimeError, "^RuntimeError: out of paper$"),
     ],
 )
-def test_error_in_one_process_has_no_traceback(recipe, tmp_path, monkeypatch, last, cls, words):
+def test_error_in_one_process_has_no_traceback(recipe, tmp_path, monkeypatch, last, cls, message):
     class Broken:
         def join(self):
             raise ProcessRaisedException(f"-- Process 1 terminated\nTraceback ...\n{last}\n", 0, 1)
 
     monkeypatch.setattr("torchcaps.train._loop.start_processes", lambda *args, **options: Broken())
-    with pytest.raises(cls, match=words):
+    with pytest.raises(cls, match=message):
         fit(recipe("trainer.devices=2"), tmp_path / "run")
 
 
@@ -535,5 +533,5 @@ def test_extend_a_finished_run(recipe, tmp_path):
 
 def test_run_is_not_shortened(recipe, tmp_path):
     fit(recipe(*CNN, "trainer.epochs=2"), tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"^trainer\.epochs: expected at least 2, the epochs of the run, got 1$"):
+    with raises_about(ConfigError, "trainer.epochs:", 2, "got 1"):
         resume(tmp_path / "run", epochs=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import pytest
@@ -72,23 +71,23 @@ def test_make_router_from_something_unknown() -> None:
     with raises_about(ConfigError, "'iter'", "'iters'"):
         make_router({"name": "dynamic", "iter": 1})
     given: Any = 3
-    with pytest.raises(ConfigError, match=r"^routing: expected a router, its name, or a table with .*, got 3$"):
+    with raises_about(ConfigError, "routing:", 3):
         make_router(given)
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "option", "value"),
     [
-        ({"name": "dynamic", "leaky": "False"}, "leaky: expected true or false, got 'False'"),
-        ({"name": "em", "normalise": 1}, "normalise: expected true or false, got 1"),
-        ({"name": "kmeans", "iters": 1.5}, "iters: expected a whole number, got 1.5"),
-        ({"name": "attention", "iters": True}, "iters: expected a whole number, got True"),
-        ({"name": "kuramoto", "gain": "high"}, "gain: expected a number, got 'high'"),
-        ({"name": "variational", "scatter": None}, "scatter: expected a number, got None"),
+        ({"name": "dynamic", "leaky": "False"}, "leaky", "'False'"),
+        ({"name": "em", "normalise": 1}, "normalise", 1),
+        ({"name": "kmeans", "iters": 1.5}, "iters", 1.5),
+        ({"name": "attention", "iters": True}, "iters", True),
+        ({"name": "kuramoto", "gain": "high"}, "gain", "'high'"),
+        ({"name": "variational", "scatter": None}, "scatter", None),
     ],
 )
-def test_option_of_wrong_type(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+def test_option_of_wrong_type(table: dict[str, Any], option: str, value: object) -> None:
+    with raises_about(ConfigError, f"{option}:", value):
         make_router(table)
 
 

@@ -157,7 +157,7 @@ def test_errors_name_the_argument():
     with raises_about(ConfigError, "iters", "0"):
         EMRouting(iters=0)
     for scale in (-1.0, 0.0, float("inf")):
-        with pytest.raises(ConfigError, match=f"scale: expected a finite number above 0, got {scale}"):
+        with raises_about(ConfigError, "scale:", scale):
             EMRouting(scale=scale)
     dense = CapsLinear(6, 3, 16, 16, routing=EMRouting(), backend="cpu")
     with raises_about(ConfigError, "backend", "'cpu'", "dense layer"):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,5 +101,5 @@ def test_errors_name_the_argument() -> None:
     with raises_about(ConfigError, "iters", "0"):
         kmeans_routing(VOTES, iters=0)
     for wrong in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ConfigError, match=f"^inverse_temp: expected a finite number above 0, got {wrong}$"):
+        with raises_about(ConfigError, "inverse_temp:", wrong):
             kmeans_routing(VOTES, inverse_temp=wrong)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ShapeError
 from torchcaps.ops import self_routing
@@ -119,20 +120,20 @@ def test_positions_compete() -> None:
 def test_errors_name_the_argument() -> None:
     given = sample()
     wrong = {
-        "activations": (torch.zeros(2, 5), r"^activations: expected \(2, 6\), got \(2, 5\)$"),
-        "poses": (torch.zeros(2, 5, 5), r"^poses: expected \[2, 6, P\], got \(2, 5, 5\)$"),
-        "route_bias": (torch.zeros(3), r"^route_bias: expected \(6, 3\), got \(3,\)$"),
+        "activations": torch.zeros(2, 5),
+        "poses": torch.zeros(2, 5, 5),
+        "route_bias": torch.zeros(3),
     }
-    for name, (tensor, words) in wrong.items():
-        with pytest.raises(ShapeError, match=words):
+    for name, tensor in wrong.items():
+        with raises_about(ShapeError, f"{name}:", tuple(tensor.shape)):
             self_routing(**{**given, name: tensor.double()})
     weights = {
-        (6, 3, 4): r"^route_weight: expected \[I, J, 5\], or \[J, 5\] shared by all children, got \(6, 3, 4\)$",
-        (7, 3, 5): r"^poses: expected 7 children, got \(2, 6, 5\)$",
-        (6, 4, 5): r"^route_weight: expected 3 parents, got \(6, 4, 5\)$",
+        (6, 3, 4): ("route_weight:", (6, 3, 4)),
+        (7, 3, 5): ("poses:", 7, (2, 6, 5)),
+        (6, 4, 5): ("route_weight:", 3, (6, 4, 5)),
     }
-    for shape, words in weights.items():
+    for shape, names in weights.items():
         changed = {**given, "route_weight": torch.zeros(shape, dtype=torch.float64)}
         del changed["route_bias"]
-        with pytest.raises(ShapeError, match=words):
+        with raises_about(ShapeError, *names):
             self_routing(**changed)

@@ -110,16 +110,15 @@ def test_prior_prevents_collapse_to_one_child() -> None:
 def test_agreement_raises_activation() -> None:
     votes, activations, betas = sample(parents=2)
     votes[:, :, 0] = votes[:, :1, 0]
-    # Entropy is counted from that of the prior: what is surer than nobody speaks for a parent.
+    # Entropy is measured from that of the prior: a narrower distribution supports the parent.
     betas = {"beta_u": torch.full_like(betas["beta_u"], -Prior().entropy(4)), "beta_a": 0 * betas["beta_a"]}
     out = variational_routing(votes, activations, **betas)
     assert bool((out.activations[:, 0] > out.activations[:, 1]).all())
     assert bool((out.activations[:, 0] > 0.5).all())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("iters", [1, 2, 3, 10])
-@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "huge and equal", "silent", "one alone"])
+@pytest.mark.parametrize(("dtype", "iters"), [(torch.float32, 1), (torch.float32, 10), (torch.float64, 3)])
+@pytest.mark.parametrize("case", ["zero", "equal", "huge", "tiny", "huge and equal", "inactive", "one child"])
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_values_and_gradients_are_finite(dtype: torch.dtype, iters: int, case: str, covariance: Covariance) -> None:
     votes, activations, betas = sample(dtype=dtype)
@@ -133,9 +132,9 @@ def test_values_and_gradients_are_finite(dtype: torch.dtype, iters: int, case: s
         votes = 1e-12 * votes
     elif case == "huge and equal":
         votes = 1e6 * votes[:, :1, :1].expand_as(votes).clone()
-    elif case == "silent":
+    elif case == "inactive":
         activations = torch.zeros_like(activations)
-    elif case == "one alone":
+    elif case == "one child":
         votes, activations = votes[:1, :1], activations[:1, :1]
     inputs = [tensor.requires_grad_() for tensor in (votes, activations, *betas.values())]
     out = variational_routing(
@@ -171,5 +170,5 @@ def test_errors_name_the_argument() -> None:
     with raises_about(ConfigError, "covariance", "'round'"):
         variational_routing(votes, activations, **betas, prior=Prior("round"))  # pyright: ignore[reportArgumentType]
     for name in ("concentration", "strength", "scatter"):
-        with pytest.raises(ConfigError, match=rf"^{name}: expected a finite number above 0, got 0.0$"):
+        with raises_about(ConfigError, f"{name}:", 0.0):
             variational_routing(votes, activations, **betas, prior=DEFAULT._replace(**{name: 0.0}))
