@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-# On a busy machine examples take longer to draw and to try, which says nothing about the code.
+# On a busy machine examples take longer to generate and to run, which is no error of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
@@ -30,7 +30,7 @@ def _state() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _same_state() -> Iterator[None]:
-    """A test leaves the process as it found it: with more threads, say, later tests would wait for one another."""
+    """A test must not change the process: with more threads, for example, later tests would slow each other down."""
     before = _state()
     yield
     if (left := _state()) != before:

@@ -15,7 +15,7 @@ from torchcaps.train import load_recipe
 
 
 def card_table(**changes: Any) -> dict[str, Any]:
-    """What a card says, with some of it changed."""
+    """The fields of a card, with some of them changed."""
     return {
         "model": "capsnet_small",
         "image_shape": (1, 28, 28),

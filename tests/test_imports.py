@@ -63,7 +63,7 @@ def imported(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name != "torchcaps")
-        # After `import torchcaps` it is the attribute that says what is needed.
+        # After `import torchcaps` the attribute names the package.
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torchcaps":
             yield node.lineno, f"torchcaps.{node.attr}"
         elif isinstance(node, ast.ImportFrom):

@@ -1,6 +1,6 @@
-"""Mistakes that public capsule code has made: each has a test here that it would fail.
+"""Errors found in public capsule code: each has a test here that it would fail.
 
-Where a mistake is short, it is made on purpose beside the right way.
+A short error is written out beside the correct code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lengths(*values: float) -> Capsules:
 
 
 def test_primary_capsule_is_eight_channels() -> None:
-    # Channel c at position p has the number 100 c + p, so that a capsule tells which numbers it was cut from.
+    # Channel c at position p has the number 100 c + p, so that a capsule shows its channels and position.
     numbers = (100 * torch.arange(16).view(16, 1) + torch.arange(36)).view(1, 16, 6, 6).float()
     layer = PrimaryCaps2d(16, caps=2, dim=8, kernel_size=1, stride=1)
     nn.init.dirac_(layer.conv.weight)

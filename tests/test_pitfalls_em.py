@@ -1,7 +1,7 @@
-"""Mistakes that public code for matrix capsules has made: each has a test here that it would fail.
+"""Errors found in public code for matrix capsules: each has a test here that it would fail.
 
-Where a mistake is short, it is made on purpose beside the right way. Layers are tested with the reference and with its
-fast twin.
+A short error is written out beside the correct code. Layers are tested with the reference and with the
+kernel.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_inverse_temperature_rises() -> None:
         return agreed - scattered
 
     assert apart() > 0.2
-    # Constant and tiny: whatever the votes are, nobody is sure of anything.
+    # With a constant and tiny inverse temperature, activations do not depend on the votes.
     assert abs(apart(schedule=1e-4)) < 0.01
 
 

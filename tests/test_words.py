@@ -31,8 +31,8 @@ ALLOWED = {
     "CHANGELOG.md": "lists the old names",
     "tests/test_words.py": "defines the list",
 }
-FOLDERS = ("src", "docs", "examples", "scripts")
-SUFFIXES = {".py", ".md", ".toml", ".js", ".html", ".j2", ".css"}
+FOLDERS = ("src", "docs", "examples", "scripts", "tests", "csrc")
+SUFFIXES = {".py", ".md", ".toml", ".js", ".html", ".j2", ".css", ".cpp", ".h", ".inl"}
 
 
 def sources() -> list[Path]:

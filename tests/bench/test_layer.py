@@ -13,17 +13,17 @@ def test_vote_bytes():
 
 def test_forward_and_backward_calls(monkeypatch):
     first, second = torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)
-    seen, asked = [], []
+    seen, calls = [], []
 
     def layer():
         seen.append(torch.is_grad_enabled())
         return [first * 2, second.sum()]
 
     right = torch.autograd.grad
-    monkeypatch.setattr(torch.autograd, "grad", lambda *args: asked.append(right(*args)))
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args: calls.append(right(*args)))
     tasks = forward_and_backward(layer, [first, second])
     assert list(tasks) == ["forward", "forward+backward"]
     for call in tasks.values():
         call()
     assert seen == [False, True]
-    assert [grad.tolist() for grad in asked[0]] == [[2, 2], [1, 1, 1]]
+    assert [grad.tolist() for grad in calls[0]] == [[2, 2], [1, 1, 1]]

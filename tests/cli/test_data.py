@@ -35,9 +35,9 @@ def test_show(ask, ask_json, tmp_path: Path, monkeypatch) -> None:
 
 
 def test_show_options(pictures: Path, ask_json, tmp_path: Path) -> None:
-    words = (f"path={pictures}", "image_size=24", "--split", "test", "--out", tmp_path / "new" / "sheet.svg")
+    words = (f"path={pictures}", "image_size=24", "--split", "test", "--out", tmp_path / "new" / "grid.svg")
     summary = ask_json("data", "show", "folder", *words)
-    assert (tmp_path / "new" / "sheet.svg").is_file()
+    assert (tmp_path / "new" / "grid.svg").is_file()
     assert summary["image_shape"] == [1, 24, 24]
     assert set(summary["classes"].values()) == {2}
 

@@ -12,7 +12,7 @@ def test_make_shards_and_train(pictures: Path, tmp_path: Path, ask, ask_json) ->
     document = ask_json("data", "make", "shards", pictures, out, "shard_size=10", "channels=1")
     assert document["image_shape"] == [1, 20, 20]
     assert [entry["count"] for entry in document["splits"]["train"]] == [10, 10, 10, 6]
-    code, output, _ = ask("data", "show", "shards", f"path={out}", "--out", tmp_path / "sheet.png")
+    code, output, _ = ask("data", "show", "shards", f"path={out}", "--out", tmp_path / "grid.png")
     assert code == 0
     assert all(name in output for name in CLASSES)
     run = tmp_path / "run"

@@ -26,9 +26,9 @@ def test_json_prints_only_the_document(capsys: pytest.CaptureFixture[str]) -> No
     with out.stdout_kept():
         print("from somebody else")
     out.document({"path": Path("x"), "nan": [math.nan, math.inf, 1.5], 3: ("é", None)})
-    said = capsys.readouterr()
-    assert json.loads(said.out) == {"path": "x", "nan": [None, None, 1.5], "3": ["é", None]}
-    assert said.err == "from somebody else\n"
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"path": "x", "nan": [None, None, 1.5], "3": ["é", None]}
+    assert captured.err == "from somebody else\n"
 
 
 def test_table_contents(capsys: pytest.CaptureFixture[str]) -> None:

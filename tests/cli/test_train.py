@@ -123,7 +123,7 @@ def test_signal_saves_and_resume_continues(tmp_path: Path, pictures: Path, numbe
     assert "Traceback" not in err
     assert Run.open(folder).status == "stopped"
     assert list((folder / "checkpoints").glob("*.ckpt"))
-    # The end is near enough once the recipe asks for few epochs more than are done.
+    # With few more epochs in the recipe than are done, the run ends soon.
     done = len(Run.open(folder).metrics()["epoch"])
     recipe = folder / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("epochs = 400", f"epochs = {done + 2}"))

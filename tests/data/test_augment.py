@@ -90,7 +90,7 @@ def test_flip():
 
 
 def test_rotate_range():
-    # The angle of a bar that lies to the right of the centre.
+    # The angle of a bar to the right of the centre.
     images = torch.zeros(500, 1, 41, 41)
     images[:, :, 20, 25:38] = 1
     turned = Augment(rotate=20)(images, generator())[:, 0]
@@ -109,7 +109,7 @@ def test_scale_range():
 
 
 def test_elastic_range():
-    # Each pixel holds its column: what a pixel of the result holds says where it comes from.
+    # Each pixel holds its column: a pixel of the result shows where it comes from.
     columns = torch.arange(29.0).expand(500, 1, 29, 29) / 28
     moved = (Augment(elastic=2)(columns, generator()) - columns)[:, 0, 7:22:7, 7:22:7] * 28  # on points of the grid
     assert moved.max() == pytest.approx(2, abs=0.05)

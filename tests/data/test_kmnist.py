@@ -79,8 +79,8 @@ def test_damage(own_data, content, got):
 
 
 def test_huge_header(own_data):
-    lie = npy(IMAGES).replace(b"(40, 28, 28)", b"(99999999,9)")
-    write(own_data, {**NPZ, "kmnist-test-imgs.npz": zip_of({"arr_0.npy": lie})})
+    wrong = npy(IMAGES).replace(b"(40, 28, 28)", b"(99999999,9)")
+    write(own_data, {**NPZ, "kmnist-test-imgs.npz": zip_of({"arr_0.npy": wrong})})
     with raises_about(DataError, "kmnist-test-imgs.npz", "31,360 bytes for an array of uint8"):
         load_data("kmnist", "test")
 

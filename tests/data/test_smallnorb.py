@@ -30,7 +30,7 @@ def make(folder, *, azimuths: bool = True) -> None:
         rows = np.array(list(itertools.product(range(5), instances, range(9), range(0, 36, 2), [3])), np.int32)
         rows = np.random.default_rng(0).permutation(rows)
         images = np.zeros((len(rows), 2, 96, 96), np.uint8)
-        # What is known of an image is written into its corner, so that tests can tell images apart.
+        # The labels of an image are written into its corner, so that tests can identify images.
         images[:, 0, 0, :5] = rows
         labels, info = rows[:, 0].copy(), rows[:, 1:].copy()
         if not azimuths and data == "train":
@@ -60,7 +60,7 @@ def norb(whole, monkeypatch):
 
 
 def corner(data) -> dict[str, torch.Tensor]:
-    """What the pixels themselves say, by name."""
+    """The labels that the pixels encode, by name."""
     return dict(zip(("label", *INFO), data.images[:, 0, 0, :5].long().unbind(1), strict=True))
 
 

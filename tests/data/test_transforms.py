@@ -48,7 +48,7 @@ def test_affine_rotation():
 
 
 def test_affine_oblong_image():
-    # A bar of nine pixels lying in the middle stands up with nine pixels.
+    # A horizontal bar of nine pixels in the centre becomes a vertical one.
     images = torch.zeros(1, 1, 21, 41)
     images[0, 0, 10, 16:25] = 1
     turned = affine(images, ones(math.pi / 2, 1), ones(1.0, 1), ones(0.0, 1))

@@ -37,30 +37,30 @@ def test_network_without_routing_has_gradients_only():
 def test_rows_for_layers_and_iterations():
     torch.manual_seed(0)
     model, data = create_model("matrix_capsnet_small", routing={"name": "em", "iters": 3}), load_data("digits", "val")
-    look = EpochDiagnostics(data, Augment())(model, LOSSES["spread"]())
-    assert [layer.name for layer in look.layers] == ["lower", "upper", "head"]
-    rows = look.rows(7)
+    snapshot = EpochDiagnostics(data, Augment())(model, LOSSES["spread"]())
+    assert [layer.name for layer in snapshot.layers] == ["lower", "upper", "head"]
+    rows = snapshot.rows(7)
     assert {epoch for epoch, *_ in rows} == {7}
     table = {row[1:4]: row[4] for row in rows}
     assert len(table) == len(rows)
-    for layer in look.layers:
+    for layer in snapshot.layers:
         steps = [(place, measure) for name, place, measure in table if name == layer.name and place]
         assert steps == [(1, "entropy"), (2, "entropy"), (3, "entropy"), (2, "logit_change"), (3, "logit_change")]
         assert tuple(table[layer.name, place, "entropy"] for place in (1, 2, 3)) == layer.entropy
         for measure in ("changed", "dead", "starved"):
             assert table[layer.name, None, measure] == getattr(layer, measure)
-        assert table[layer.name, None, "gradient_norm"] == look.gradient_norms[layer.name]
+        assert table[layer.name, None, "gradient_norm"] == snapshot.gradient_norms[layer.name]
     total = sum(value**2 for (_, _, measure), value in table.items() if measure == "gradient_norm")
-    assert look.summary()["gradient_norm"] == pytest.approx(total**0.5)
+    assert snapshot.summary()["gradient_norm"] == pytest.approx(total**0.5)
 
 
 def test_lower_layers_use_fewer_images():
     # 460,800 votes in an image: four of the sixteen, evenly spaced.
     torch.manual_seed(0)
     model, data = create_model("matrix_capsnet_small").eval(), load_data("digits", "val")
-    vitals = EpochDiagnostics(data, Augment())
-    lower = vitals(model, LOSSES["spread"]()).layers[0]
-    (by_hand,) = diagnose_layers(model, [vitals.images[[0, 5, 10, 15]]], ["lower"])
+    diagnostics = EpochDiagnostics(data, Augment())
+    lower = diagnostics(model, LOSSES["spread"]()).layers[0]
+    (by_hand,) = diagnose_layers(model, [diagnostics.images[[0, 5, 10, 15]]], ["lower"])
     assert lower.entropy == pytest.approx(by_hand.entropy, rel=1e-5)
     assert lower.changed == by_hand.changed
 

@@ -119,7 +119,7 @@ def test_uniform_routing_of_every_router(name):
     usual = layer.trace(children)
     even = trace_uniform(layer, children)
     torch.testing.assert_close(coupling_entropy(even.coupling), torch.ones(even.iters))
-    # And is itself again afterwards.
+    # Afterwards it is unchanged.
     torch.manual_seed(0)
     first = layer.trace(children)
     torch.manual_seed(0)
@@ -143,7 +143,7 @@ def test_uniform_routing_of_one_layer(net):
     assert even.poses.shape == usual.poses.shape
     assert not torch.allclose(even.poses, usual.poses, atol=1e-3)
     assert torch.equal(net(grid()).poses, usual.poses)
-    # Set into the place of the layer by hand.
+    # Replaces the layer by hand.
     (trace,) = traces
     window = net.lower.window(Capsules(grid(), torch.ones(3, 4, 4, 2)))
     by_hand = net.head(window.unflatten_grid(trace.routed.capsules))

@@ -41,7 +41,7 @@ def test_entropy_bounds_in_a_window():
     torch.testing.assert_close(coupling_entropy(even[None], window), torch.ones(1))
     first = torch.zeros(2 * 4, 9 * 2, 3)
     first[..., 0] = 50.0
-    # Each child of the corner, seen once, is decided; those in the middle divide themselves among four positions.
+    # A child in the corner, covered once, is decided; those in the middle are shared by four positions.
     assert 0 < float(coupling_entropy(window.softmax(first)[None], window)) < 0.6
     local = Window((4, 4), (3, 3), competition="local")
     assert float(coupling_entropy(local.softmax(first)[None], local)) < 1e-3
@@ -72,7 +72,7 @@ def test_logit_change_ignores_constant_shift():
 
 def test_logit_change_in_a_window():
     window = Window((1, 3), (1, 2))
-    # The two positions that see the child in the middle move apart by 2; at each of them alone nothing would be seen.
+    # The logits of the two positions over the child in the middle move apart by 2; per position nothing changes.
     logits = torch.zeros(2, 2, 2, 1)
     logits[1, 0, 1, 0], logits[1, 1, 0, 0] = 1.0, -1.0
     torch.testing.assert_close(logit_change(logits, window), torch.tensor([0.5]))
@@ -110,7 +110,7 @@ def test_positions_compete_per_type() -> None:
     alone = Window((4, 4), (3, 3))
     logits = torch.randn(3, 2 * 4, 9 * 2, 3)
     coupling = torch.stack([window.softmax(one) for one in logits])
-    # The mean over types of what each type alone has.
+    # The mean over types of the value of each type.
     apart = torch.stack([coupling_entropy(coupling[..., j : j + 1], alone) for j in range(3)]).mean(0)
     torch.testing.assert_close(coupling_entropy(coupling, window), apart)
     change = torch.stack([logit_change(logits[..., j : j + 1], alone) for j in range(3)]).mean(0)

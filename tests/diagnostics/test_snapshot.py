@@ -17,7 +17,7 @@ from torchcaps.ops import Routing
 
 @pytest.fixture(scope="module")
 def sharp() -> ImageModel:
-    """A network whose routing decides: its weights are large."""
+    """A network with large weights, so that routing is not uniform."""
     torch.manual_seed(0)
     model = create_model("capsnet_small", routing={"name": "dynamic", "iters": 4}).eval()
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_class_layer_by_hand(sharp: ImageModel, digits: ImageDataset) -> None:
     assert layer.entropy == pytest.approx(bits.tolist(), rel=1e-4)
     assert layer.entropy[0] > 0.999 > layer.entropy[-1]
     assert len(layer.logit_change) == 3
-    # In dynamic routing the first iteration is the even one.
+    # The first iteration of dynamic routing is uniform.
     first, last = (trace.activations[step].argmax(dim=-1) for step in (0, -1))
     assert layer.changed == int((first != last).sum()) / 60
     assert layer.changed
@@ -88,7 +88,7 @@ def routers_of(model: ImageModel) -> list[str]:
     return [name for name, module in model.named_modules() if isinstance(module, Router)]
 
 
-# Made of nothing but shapes: only their modules are asked for.
+# On the meta device: only the modules are needed.
 with torch.device("meta"):
     ROUTED = [name for name in MODELS.names() if routers_of(create_model(name))]
 
@@ -115,7 +115,7 @@ def test_concurrent_layers(digits: ImageDataset) -> None:
     torch.manual_seed(0)
     model = create_model("attention_capsnet_small", routing={"name": "attention", "iters": 4})
     found = diagnose(model, digits, limit=4)
-    # The classes would not hear of a fourth iteration of the layers below.
+    # A fourth iteration of the layers below would not reach the classes.
     assert [len(layer.entropy) for layer in found.layers] == [3, 3, 4]
     for layer in found.layers:
         assert layer.entropy[0] == pytest.approx(1)

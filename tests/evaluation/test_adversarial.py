@@ -69,8 +69,8 @@ def test_zero_epsilon_gives_clean_accuracy(digits):
     model = create_model("cnn_small")
     plain = evaluate_attack(model, digits, epsilons=(0.0,))
     model.eval()
-    said = model(digits.images.float() / 255).activations.argmax(dim=-1)
-    assert plain.accuracy == (int((said == digits.labels).sum()) / len(digits),)
+    predicted = model(digits.images.float() / 255).activations.argmax(dim=-1)
+    assert plain.accuracy == (int((predicted == digits.labels).sum()) / len(digits),)
     assert plain.attack_success_rate is None
 
 

@@ -16,7 +16,7 @@ from torchcaps.types import Capsules
 
 
 class Reader(ImageModel):
-    """Says the class that is written in the first pixel; its one parameter tells it where it is."""
+    """Predicts the class that the first pixel encodes; its one parameter gives it a device."""
 
     def __init__(self) -> None:
         super().__init__((1, 2, 2), 3)
@@ -98,16 +98,16 @@ def test_crops_are_averaged() -> None:
     assert evaluate(Reader(), data, crops=[(0, 0), (-1, -1)]).activations.tolist() == [[0, 0.5, 0.5]]
 
 
-class Says(ImageModel):
-    """Gives these activations, image after image."""
+class FixedActivations(ImageModel):
+    """Returns the given activations, image after image."""
 
     def __init__(self, activations: list[list[float]]) -> None:
         super().__init__((1, 2, 2), len(activations[0]))
         self.here = torch.nn.Parameter(torch.zeros(()))
-        self.answers = iter(torch.tensor(activations))
+        self.activations = iter(torch.tensor(activations))
 
     def forward(self, images: Tensor) -> Capsules:
-        activations = torch.stack([next(self.answers) for _ in images])
+        activations = torch.stack([next(self.activations) for _ in images])
         return Capsules(activations.unsqueeze(-1), activations)
 
 
@@ -119,12 +119,12 @@ def pairs(labels: list[list[int]]) -> GeneratedDataset:
     return GeneratedDataset("pairs", "test", tuple("abcd"), "made up", len(labels), draw)
 
 
-def test_of_two_things_both_must_be_found() -> None:
-    model = Says([[0.9, 0.8, 0, 0], [0.8, 0, 0.9, 0], [0, 0, 0.9, 0.8], [0, 0.8, 0.9, 0]])
+def test_two_labels_must_both_be_found() -> None:
+    model = FixedActivations([[0.9, 0.8, 0, 0], [0.8, 0, 0.9, 0], [0, 0, 0.9, 0.8], [0, 0.8, 0.9, 0]])
     result = evaluate(model, pairs([[0, 1], [0, 1], [1, 0], [2, 1]]))
     assert result.correct.tolist() == [True, False, False, True]
     assert result.predictions.tolist() == [[0, 1], [2, 0], [2, 3], [2, 1]]
-    # What was found lies on the diagonal; what was missed, in the column of what was said instead.
+    # Found classes are on the diagonal; a missed class counts in the column of the wrong prediction.
     assert result.confusion.tolist() == [[2, 0, 1, 0], [0, 2, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
     assert result.accuracy == 0.5
     assert result.per_class == {"a": 2 / 3, "b": 0.5, "c": 1.0, "d": None}

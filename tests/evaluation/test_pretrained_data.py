@@ -36,11 +36,11 @@ def at_hand(name: str, monkeypatch: pytest.MonkeyPatch) -> ImageDataset:
     try:
         return pretrained_data(tc.pretrained_card(name))
     except DataError as error:
-        pytest.skip(f"the data of '{name}' are not at hand: {error}")
+        pytest.skip(f"the data of '{name}' are missing: {error}")
 
 
 def check(name: str, data: ImageDataset, expected: float | None) -> None:
-    """As good as the card says, to 0.05 %, or to a single image where there are few."""
+    """The accuracy of the card within 0.05 %, or within one image where there are few."""
     assert expected is not None
     model = tc.create_model(tc.pretrained_card(name).model, pretrained=name)
     assert abs(evaluate(model, data).accuracy - expected) <= max(0.0005, 1.001 / len(data))

@@ -49,7 +49,7 @@ def nothing(done: int, total: int) -> None:
 
 def test_exact_match_by_overlap():
     data = load_data("multimnist", "test", source="digits").subset(range(200))
-    # Every label is right where the network says 0 and 1, none elsewhere.
+    # The network always predicts 0 and 1.
     labelled = GeneratedDataset(
         "multimnist", "test", data.class_names, "made up", 200,
         lambda numbers: data.batch(numbers)._replace(labels=torch.tensor([[1, 0]]).repeat(len(numbers), 1)),
@@ -117,16 +117,16 @@ def test_affine_reports_digit_source(monkeypatch):
 
 
 def test_viewpoints_takes_familiar_and_novel(monkeypatch):
-    asked = []
+    calls = []
 
     def toys(split: str, viewpoint: str) -> ImageDataset:
-        asked.append((split, viewpoint))
+        calls.append((split, viewpoint))
         return InMemoryDataset.from_arrays(torch.zeros(10, 1, 8, 8), list(range(10)), name="smallnorb", split=split)
 
     splits = ("test", "familiar", "novel")
     monkeypatch.setitem(DATASETS._items, "smallnorb", DatasetEntry("", "", "", toys, splits))
     result = PROTOCOLS["viewpoints"](fake_run("smallnorb", Counts((1, 8, 8)), viewpoint="azimuth"), nothing)
-    assert asked == [("familiar", "azimuth"), ("novel", "azimuth")]
+    assert calls == [("familiar", "azimuth"), ("novel", "azimuth")]
     assert [row.name for row in result.rows] == ["familiar azimuth", "novel azimuth"]
 
 

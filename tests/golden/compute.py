@@ -57,7 +57,7 @@ def environment(group: str) -> dict[str, str]:
 
 
 def best_level() -> str:
-    """The highest instruction set of this machine, whatever this process was asked to use."""
+    """The highest instruction set of this machine, whatever the environment of this process requests."""
     return {"AVX512": "avx512", "AVX2": "avx2"}.get(torch.backends.cpu.get_cpu_capability(), "portable")
 
 
@@ -102,9 +102,9 @@ def main() -> None:
     parser.add_argument("groups", nargs="+", choices=GROUPS)
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--write", action="store_true", help="store the hashes of all instruction sets")
-    asked = parser.parse_args()
-    for group in asked.groups:
-        if asked.write:
+    args = parser.parse_args()
+    for group in args.groups:
+        if args.write:
             hashes = {level: compute_apart(group, level, threads) for level, threads in plan(group)}
             record = {"environment": environment(group), "hashes": hashes}
             # One line per case.
@@ -116,7 +116,7 @@ def main() -> None:
             (HERE / f"{group}.json").write_text(text + "\n")
             continue
         found = {}
-        for threads in asked.threads:
+        for threads in args.threads:
             torch.set_num_threads(threads)
             found[str(threads)] = compute(group)
         json.dump({"instruction_set": adapter.instruction_set(), "hashes": found}, sys.stdout)

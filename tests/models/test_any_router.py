@@ -26,11 +26,11 @@ NAMES = [
 def test_gradients_of_every_parameter(name: str, router: str) -> None:
     torch.manual_seed(0)
     model = create_model(name, image_shape=(1, 20, 20), num_classes=3, routing={"name": router})
-    # Where only the poses of a layer go on, nothing hears of what makes the activations of variational routing alone.
+    # Where the next layer reads only poses, parameters that affect only activations have no gradient.
     unheard = router == "variational" and name in ("attention_capsnet_small", "deep_capsnet_small")
     images = torch.rand(3, 1, 20, 20)
     capsules = model(images)
-    # Self-routing is the one whose activations do not depend on the votes: its last weight learns from poses alone.
+    # The activations of self-routing do not depend on the votes: the last weight has a gradient through poses only.
     loss = LOSSES[model.default_loss]()(capsules, torch.arange(3)) + capsules.poses.square().mean()
     if model.decoder is not None:
         loss = loss + (model.decode(capsules, torch.arange(3)) - images).square().mean()

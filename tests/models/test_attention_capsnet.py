@@ -24,7 +24,7 @@ def attention(iters: int) -> dict[str, object]:
 def test_parameter_count_of_paper() -> None:
     with torch.device("meta"):
         model = make("attention_capsnet", image_shape=(3, 32, 32))
-    # The paper says 1.83 M.
+    # The paper states 1.83 M.
     assert sum(parameter.numel() for parameter in model.parameters()) == 1_828_816
     assert model.lower.weight.shape == (288, 32, 4, 4)
     assert model.head.weight.shape == (5 * 5 * 32, 10, 4, 4)

@@ -30,7 +30,7 @@ def loss_of(model: ImageModel, images: Tensor, labels: Tensor) -> Tensor:
     return loss
 
 
-# On the meta device shapes are computed and numbers are not, so that the largest network is checked in no time.
+# On the meta device shapes are computed and numbers are not, so that large networks are cheap to check.
 @pytest.mark.parametrize("classes", [1, 2, 7])
 @pytest.mark.parametrize("shape", SHAPES)
 @by_name
@@ -57,7 +57,7 @@ def test_every_parameter_gets_a_gradient(name: str, classes: int) -> None:
     loss = loss_of(model, torch.rand(4, 2, 21, 20), torch.arange(4) % classes)
     loss.backward()
     assert loss.isfinite()
-    # A loss that compares classes has nothing to say about one alone.
+    # A loss that compares classes is constant for a single class.
     silent = classes == 1 and model.default_loss != "margin"
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name

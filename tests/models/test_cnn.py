@@ -39,7 +39,7 @@ def test_avgpool_takes_any_size() -> None:
     assert sum(parameter.numel() for parameter in create_model("cnn_avgpool").parameters()) == 276_810
     for shape in ((14, 14), (28, 56), (40, 33)):
         assert model(torch.rand(2, 1, *shape)).poses.shape == (2, 3, 1)
-    # What is averaged has no place: an image moved by the stride of the pooling, on a black canvas, stays as it was.
+    # The average ignores positions: an image shifted by the stride of the pooling gives the same scores.
     canvas = torch.zeros(2, 1, 60, 60)
     canvas[0, :, 20:34, 20:34] = canvas[1, :, 24:38, 22:36] = torch.rand(1, 14, 14)
     scores = model(canvas).poses

@@ -31,7 +31,7 @@ def test_vector_poses():
     images = torch.rand(2, 1, 17, 17)
     capsules = vectors.eval()(images)
     assert capsules.poses.shape == (2, 3, 16)
-    # Sixteen numbers may be mixed freely: other than of a matrix, no row of the pose is kept apart from the others.
+    # All sixteen entries mix: unlike those of a matrix, rows of the pose are not separate.
     pose = torch.zeros(1, 3, 3, 16, 16)
     pose[..., 0] = 1
     children = Capsules(pose, torch.ones(1, 3, 3, 16))

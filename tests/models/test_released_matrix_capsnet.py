@@ -1,4 +1,4 @@
-"""The network of the authors' released program: its routers, its initial values, and its outputs in numpy."""
+"""The network of the authors' released code: routers, initial values, and outputs computed in numpy."""
 
 import math
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_class_layer_equals_released_code():
     layer.offset_values = golden("connector_grid").flatten(0, 1).tolist()
     # One matrix per type, its columns in the order column * classes + class.
     layer.weight.copy_(golden("connector_var_cls.weights_1").unflatten(2, (4, 5)).permute(0, 3, 1, 2))
-    # The betas are at their initial values, as the program's are.
+    # The betas are at their initial values, as in the released code.
     assert bool((golden("connector_var_cls.sigma_biases_1") == 2).all())
     assert bool((golden("connector_var_cls.activation_biases_1") == 1).all())
     poses = golden("connector_x").permute(0, 3, 4, 1, 2)

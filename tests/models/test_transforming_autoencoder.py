@@ -33,7 +33,7 @@ def test_shift_is_added_to_position_only() -> None:
     shift = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
     moved = model.transform(images, shift)
     assert not torch.allclose(moved, model.transform(images, torch.zeros(2, 2)))
-    # A capsule that found its thing further by the shift paints the same without being told.
+    # A capsule that finds its entity at the shifted position paints the same without a shift.
     model.read_bias.data[:, :2] += shift[0]
     torch.testing.assert_close(model.transform(images, torch.zeros(2, 2))[0], moved[0])
 

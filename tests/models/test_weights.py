@@ -22,7 +22,7 @@ def test_round_trip(tmp_path):
 
 def test_shared_memory(tmp_path):
     shared = torch.arange(4.0)
-    save_weights({"weight": shared.view(1, 4), "twin": shared}, tmp_path / "w.safetensors")
+    save_weights({"weight": shared.view(1, 4), "other": shared}, tmp_path / "w.safetensors")
     assert (tmp_path / "w.safetensors").exists()
 
 

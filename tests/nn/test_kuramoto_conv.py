@@ -42,8 +42,8 @@ def test_update_equals_formula() -> None:
 def test_strong_stimulus_dominates() -> None:
     layer = make(3, 2, iters=40, step=0.05)
     stimulus = torch.randn(1, 6, 5, 5).double()
-    wanted = (stimulus.unflatten(1, (3, 2)) / lengths(stimulus, 2).unsqueeze(2)).flatten(1, 2)
-    agreement = (layer(10 * wanted) * wanted).unflatten(1, (3, 2)).sum(2)
+    target = (stimulus.unflatten(1, (3, 2)) / lengths(stimulus, 2).unsqueeze(2)).flatten(1, 2)
+    agreement = (layer(10 * target) * target).unflatten(1, (3, 2)).sum(2)
     assert agreement.mean() > 0.95
 
 

@@ -77,14 +77,14 @@ def test_gradient(in_caps: int | None) -> None:
 
 
 def test_router_is_prepared_once() -> None:
-    class Asks(DynamicRouting):
+    class PreparedOnce(DynamicRouting):
         sizes: tuple[int | None, ...] = ()
 
         def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
             self.sizes = (*self.sizes, in_caps, out_caps, in_dim, out_dim)
 
     for in_caps in (6, None):
-        router = Asks()
+        router = PreparedOnce()
         CapsLinear(in_caps, 3, in_dim=4, out_dim=5, routing=router)
         assert router.sizes == (in_caps, 3, 4, 5)
 

@@ -168,7 +168,7 @@ def test_likelihood_of_zero_activation_is_finite() -> None:
     loss.backward()
     assert loss.isfinite()
     assert scores.grad is not None
-    # As far as the activation can be told from zero the gradient is that of cross-entropy.
+    # Where the activation is not zero in this type, the gradient is that of cross-entropy.
     torch.testing.assert_close(scores.grad[1], torch.tensor([0.5, -0.5]))
     assert scores.grad.isfinite().all()
 

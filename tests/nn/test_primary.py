@@ -11,7 +11,7 @@ from torchcaps.ops import squash
 
 
 def numbered(caps: int, dim: int, height: int, width: int) -> tuple[PrimaryCaps2d, Tensor]:
-    """A layer that passes its channels on, and features that say which channel and position they are."""
+    """A layer that copies its channels, and features that encode their channel and position."""
     layer = PrimaryCaps2d(caps * dim, caps, dim, kernel_size=1, stride=1)
     nn.init.zeros_(layer.conv.weight)
     nn.init.dirac_(layer.conv.weight)

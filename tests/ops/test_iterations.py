@@ -36,7 +36,7 @@ def test_softmax_survives_large_logits(background: float | None) -> None:
 
 
 def toy_steps(votes: Tensor, /, *, iters: int = 2) -> Iterator[Step]:
-    """A routing with something of its own to show."""
+    """A routing with an extra tensor in its trace."""
     flat, poses = votes.sum(-1), votes.sum(1)
     for iteration in range(iters):
         heat = torch.full(votes.shape[:1], float(iteration))

@@ -29,12 +29,12 @@ SIZES = [(3, 7, 5, 3, 6), (1, 1, 1, 1, 1), (5, 33, 3, 4, 17), (2, 300, 10, 8, 16
 def test_error_is_within_sum_of_votes(
     size: tuple[int, ...], shared: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So few at a time that children come in several pieces, the last of them smaller.
+    # A small chunk size: children come in several chunks, the last of them smaller.
     monkeypatch.setattr(_weighted_votes, "CACHED", 100)
     assert_matches_reference(weighted_votes, reference, some(*size, shared=shared), dtype=dtype, factor=4)  # pyright: ignore[reportArgumentType]
 
 
-# A note of torch's about the product of votes in the reference.
+# A warning of torch about the product of votes in the reference.
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 @pytest.mark.parametrize("shared", [False, True])
 def test_half_precision(shared: bool) -> None:
@@ -71,7 +71,7 @@ def test_type_promotion_and_autocast() -> None:
 
 
 class Largest(TorchDispatchMode):
-    """Keeps the number of entries of the largest tensor that any operation gives."""
+    """Records the number of entries of the largest tensor that any operation returns."""
 
     numel = 0
 

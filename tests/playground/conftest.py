@@ -141,9 +141,9 @@ def ask(client: httpx.Client) -> Any:
     """POST to a panel and return the response, which must be 200."""
 
     def call(path: str, **body: Any) -> Any:
-        answer = client.post(f"/api/{path}", json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = client.post(f"/api/{path}", json=body)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     return call
 
@@ -153,10 +153,10 @@ def refuse(client: httpx.Client) -> Any:
     """POST an invalid body to a panel and return status and error."""
 
     def call(path: str, **body: Any) -> tuple[int, str]:
-        answer = client.post(f"/api/{path}", json=body)
-        assert answer.status_code >= 400
-        assert set(answer.json()) == {"error", "request_id"}
-        return answer.status_code, answer.json()["error"]
+        response = client.post(f"/api/{path}", json=body)
+        assert response.status_code >= 400
+        assert set(response.json()) == {"error", "request_id"}
+        return response.status_code, response.json()["error"]
 
     return call
 

@@ -16,7 +16,7 @@ from torchcaps.playground.cluster_points import ClusterOptions, PresetName, clus
 from .pages import slow_down, state, until
 
 point = st.tuples(st.floats(-1.5, 1.5), st.floats(-1, 1)).map(list)
-look = st.fixed_dictionaries(
+bodies = st.fixed_dictionaries(
     {"points": st.lists(point, min_size=1, max_size=30)},
     optional={
         "routing": st.sampled_from(["em", "kmeans"]),
@@ -32,15 +32,15 @@ look = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(body=look)
+@given(body=bodies)
 def test_valid_requests_give_finite_numbers(client: httpx.Client, body: dict[str, Any]) -> None:
     response = client.post("/api/clusters/cluster", json=body)
     assert response.status_code == 200
-    answer = response.json()
+    result = response.json()
     count, parents, iters = len(body["points"]), body.get("clusters", 3), body.get("iters", 20)
-    assert len(answer["iterations"]) == iters
-    assert len(base64.b64decode(answer["responsibilities"])) == iters * count * parents
-    for step in answer["iterations"]:
+    assert len(result["iterations"]) == iters
+    assert len(base64.b64decode(result["responsibilities"])) == iters * count * parents
+    for step in result["iterations"]:
         assert sum(step["mass"]) == pytest.approx(count, abs=1e-3)
         for name, shape in (("means", (parents, 2)), ("covariances", (parents, 3)), ("activations", (parents,))):
             values = torch.tensor(step[name])
@@ -76,7 +76,7 @@ wrong = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(body=look, change=wrong)
+@given(body=bodies, change=wrong)
 def test_invalid_requests(client: httpx.Client, body: dict[str, Any], change: dict[str, Any]) -> None:
     response = client.post("/api/clusters/cluster", json=body | change)
     assert response.status_code == 422
@@ -94,20 +94,20 @@ def test_non_finite_numbers_are_refused(client: httpx.Client, literal: str) -> N
 @pytest.mark.parametrize("name", get_args(PresetName))
 def test_preset_round_trip(client: httpx.Client, name: PresetName) -> None:
     known = client.post("/api/clusters/preset", json={"name": name}).json()
-    answer = client.post("/api/clusters/cluster", json=known)
-    assert answer.status_code == 200
+    response = client.post("/api/clusters/cluster", json=known)
+    assert response.status_code == 200
     trace = cluster(make_preset(name, 0).round(decimals=4), "em", ClusterOptions(known["clusters"], 20))
-    last = answer.json()["iterations"][-1]
+    last = response.json()["iterations"][-1]
     torch.testing.assert_close(torch.tensor(last["activations"]), trace.activations[-1, 0].float(), atol=1e-4, rtol=0)
-    shares = torch.frombuffer(bytearray(base64.b64decode(answer.json()["responsibilities"])), dtype=torch.uint8)
+    shares = torch.frombuffer(bytearray(base64.b64decode(response.json()["responsibilities"])), dtype=torch.uint8)
     expected = trace.coupling[:, 0].float()
     torch.testing.assert_close(shares.view_as(expected) / 255, expected, atol=0.5 / 255 + 1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("schedule", ["paper", "linear"])
 def test_temperature_schedule(schedule: Any) -> None:
-    answer = clusters.cluster_points(clusters.ClusterRequest(points=[(0, 0), (1, 0)], iters=4, schedule=schedule))
-    assert tuple(step.inverse_temp for step in answer.iterations) == inverse_temps(schedule, 4)
+    response = clusters.cluster_points(clusters.ClusterRequest(points=[(0, 0), (1, 0)], iters=4, schedule=schedule))
+    assert tuple(step.inverse_temp for step in response.iterations) == inverse_temps(schedule, 4)
 
 
 def test_covariance_kinds() -> None:

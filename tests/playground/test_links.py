@@ -58,7 +58,7 @@ def test_pending_write_keeps_a_new_address(page: Any) -> None:
         'panel="pose"&pose.transform=7',
         'panel="pose"&pose.sweep="x"',
         f'panel="pose"&pose.offsets={[999] * 16}',
-        'panel="routing"&routing.iteration=99&routing.b="nobody"&routing.parent=-3',
+        'panel="routing"&routing.iteration=99&routing.b="unknown"&routing.parent=-3',
         'panel="routing"&routing.b="em"&routing.iters=99',
         'panel="routing"&routing.b="em"&routing.iters="x"',
         'panel="toy"&toy.scene="random"&toy.seed="x"',

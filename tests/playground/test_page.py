@@ -17,7 +17,7 @@ def test_tabs_and_hints(page: Any) -> None:
     for tab in tabs.all():
         tab.click()
         assert tab.get_attribute("aria-selected") == "true"
-        # Two sentences: what to look for.
+        # Two sentences: what the panel shows.
         assert len(re.findall(r"[.?](\s|$)", page.locator("#hint").inner_text())) == 2
 
 
@@ -133,7 +133,7 @@ def test_two_routers(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
     page.select_option("#router-b", "em")
     page.wait_for_selector("#card-b .map")
-    # The prediction of an untrained router is random: the card says so.
+    # The prediction of an untrained router is random, and the card is marked so.
     assert page.locator("#card-a .training").inner_text() == "Trained with this router."
     assert page.locator("#card-b .training").inner_text().startswith("Not trained")
     page.select_option("#iters", "6")

@@ -81,14 +81,14 @@ def body_of(path: str) -> st.SearchStrategy[Any]:
     return st.just({}) if request is None else drawn(request["content"]["application/json"]["schema"])
 
 
-def check(answer: httpx.Response) -> None:
-    assert answer.headers["content-type"] == "application/json"
-    if answer.status_code == 200:
-        assert "error" not in answer.json()
+def check(response: httpx.Response) -> None:
+    assert response.headers["content-type"] == "application/json"
+    if response.status_code == 200:
+        assert "error" not in response.json()
     else:
-        assert answer.status_code in (400, 422), answer.text
-        sentence = answer.json()["error"]
-        assert set(answer.json()) == {"error", "request_id"}
+        assert response.status_code in (400, 422), response.text
+        sentence = response.json()["error"]
+        assert set(response.json()) == {"error", "request_id"}
         assert 0 < len(sentence) < 700
         assert "Traceback" not in sentence
 
@@ -119,5 +119,5 @@ def test_arbitrary_bodies(client: httpx.Client, path: str) -> None:
 def test_schema_lists_every_error(client: httpx.Client) -> None:
     assert client.get("/api/openapi.json").json() == SCHEMA
     for path in PATHS:
-        answers = SCHEMA["paths"][path]["post"]["responses"]
-        assert {"200", "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} <= set(answers)
+        responses = SCHEMA["paths"][path]["post"]["responses"]
+        assert {"200", "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} <= set(responses)

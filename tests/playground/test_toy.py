@@ -24,7 +24,7 @@ piece = st.fixed_dictionaries(
         "size": st.floats(0.5, 2),
     }
 )
-look = st.fixed_dictionaries(
+bodies = st.fixed_dictionaries(
     {"parts": st.lists(piece, min_size=1, max_size=12)},
     optional={
         "routing": st.sampled_from(get_args(ToyRouting)),
@@ -35,15 +35,15 @@ look = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(body=look)
+@given(body=bodies)
 def test_valid_requests_give_finite_numbers(client: httpx.Client, body: dict[str, Any]) -> None:
     response = client.post("/api/toy/route", json=body)
     assert response.status_code == 200
-    answer = response.json()
+    result = response.json()
     children, parents = len(body["parts"]), 3 if body.get("upside_down") else 2
-    assert len(answer["wholes"]) == parents
-    assert len(answer["iterations"]) == body.get("iters", 8)
-    for step in answer["iterations"]:
+    assert len(result["wholes"]) == parents
+    assert len(result["iterations"]) == body.get("iters", 8)
+    for step in result["iterations"]:
         for name in ("coupling", "logits", "agreement"):
             values = torch.tensor(step[name])
             assert values.shape == (children, parents)
@@ -80,7 +80,7 @@ wrong = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(body=look, change=wrong)
+@given(body=bodies, change=wrong)
 def test_invalid_requests(client: httpx.Client, body: dict[str, Any], change: dict[str, Any]) -> None:
     response = client.post("/api/toy/route", json=body | change)
     assert response.status_code == 422
@@ -99,10 +99,10 @@ def test_non_finite_numbers_are_refused(client: httpx.Client, literal: str) -> N
 def test_scene_round_trip(client: httpx.Client, name: SceneName) -> None:
     setting = client.post("/api/toy/scene", json={"name": name, "seed": 4}).json()
     assert setting["upside_down"] == (name == "upside-down")
-    answer = client.post("/api/toy/route", json=setting).json()
+    response = client.post("/api/toy/route", json=setting).json()
     found = make_scene(name, 4)
     trace = route(found.parts, found.wholes, "em", 8)
-    for r, step in enumerate(answer["iterations"]):
+    for r, step in enumerate(response["iterations"]):
         torch.testing.assert_close(torch.tensor(step["coupling"]), trace.coupling[r, 0].float(), atol=2e-3, rtol=0)
         torch.testing.assert_close(
             torch.tensor(step["activations"]), trace.activations[r, 0].float(), atol=2e-3, rtol=0
@@ -112,15 +112,15 @@ def test_scene_round_trip(client: httpx.Client, name: SceneName) -> None:
 def test_numbers_match_the_trace() -> None:
     found = make_scene("both")
     parts = toy.load_scene(toy.SceneRequest(name="both")).parts
-    answer = toy.route_parts(toy.ToyRequest(parts=parts, routing="dynamic", iters=3))
+    response = toy.route_parts(toy.ToyRequest(parts=parts, routing="dynamic", iters=3))
     trace = route(found.parts, found.wholes, "dynamic", 3)
     # In dynamic routing what is added to the logits is the agreement of the iteration before.
-    logits = [torch.tensor(step.logits) for step in answer.iterations]
-    agreement = [torch.tensor(step.agreement) for step in answer.iterations]
+    logits = [torch.tensor(step.logits) for step in response.iterations]
+    agreement = [torch.tensor(step.agreement) for step in response.iterations]
     for r in range(2):
         torch.testing.assert_close(logits[r + 1], logits[r] + agreement[r], atol=3e-4, rtol=0)
-    assert answer.iterations[0].inverse_temp is None
-    for step, poses in zip(answer.iterations, decode_poses(trace.poses[:, 0]), strict=True):
+    assert response.iterations[0].inverse_temp is None
+    for step, poses in zip(response.iterations, decode_poses(trace.poses[:, 0]), strict=True):
         for shown, pose in zip(step.poses, poses, strict=True):
             assert shown.x == pytest.approx(to_pose(pose).x, abs=1e-3)
 
@@ -194,16 +194,16 @@ def test_outdated_response_is_not_shown(page: Any) -> None:
     page.locator("[aria-label=Scene]").select_option("boat")
     seen = []
 
-    def look() -> None:
+    def check() -> None:
         seen.append(page.locator(".vote polygon").first.get_attribute("transform"))
 
     def at_last() -> bool:
-        look()
+        check()
         return activation(page, "boat") > 0.9
 
     until(page, at_last)
     # The boat may have appeared after the last observation.
-    look()
+    check()
     # The house before the move, and the boat.
     assert len(set(seen)) == 2
 

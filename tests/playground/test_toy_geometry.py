@@ -125,7 +125,7 @@ def test_two_wholes(routing: ToyRouting) -> None:
 def test_explaining_away() -> None:
     found = make_scene("upside-down")
     trace = route(found.parts, found.wholes, "em", 8)
-    # Walls and sail fit it exactly, and after one look most of them goes there, though it is never the most active.
+    # Walls and sail fit it exactly, and after one iteration it has most of their coupling.
     votes = vote_parameters(found.parts, found.wholes)
     torch.testing.assert_close(encode_poses(votes[1, 2]), encode_poses(votes[2, 2]))
     assert trace.coupling[1, 0, 1:3, 2].min() > 0.7

@@ -93,8 +93,8 @@ def test_logit_change(draw: Draw, runs: Runs) -> None:
         logits = (change - change.mean(dim=-1, keepdim=True)).abs().mean(dim=(1, 2, 3))
         coupling = trace.coupling.diff(dim=0).abs().mean(dim=(1, 2, 3))
         for axes, mean in zip(figure.axes, (logits, coupling), strict=True):
-            wanted = [[r, pytest.approx(value, rel=1e-3)] for r, value in enumerate(mean.tolist(), start=2)]
-            assert points(axes.lines[number]) == wanted
+            expected = [[r, pytest.approx(value, rel=1e-3)] for r, value in enumerate(mean.tolist(), start=2)]
+            assert points(axes.lines[number]) == expected
 
 
 def test_training_loss(draw: Draw, runs: Runs) -> None:
@@ -135,10 +135,10 @@ def test_affine_predictions(draw: Draw, runs: Runs, monkeypatch: pytest.MonkeyPa
     assert [texts.count(share) for share in shares] == [bands, bands]
     # The last group has the first images that both networks get wrong.
     last = (correct == 0).nonzero().flatten()[:8].tolist()
-    wanted = []
+    expected = []
     for place in last:
-        wanted += [str(int(data.labels[place])), *(f"{int(each.predictions[place])} ✗" for each in evaluations)]
-    assert [text.get_text() for text in figure.axes[-1].texts][:-3] == wanted
+        expected += [str(int(data.labels[place])), *(f"{int(each.predictions[place])} ✗" for each in evaluations)]
+    assert [text.get_text() for text in figure.axes[-1].texts][:-3] == expected
 
 
 def test_attacks(draw: Draw, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

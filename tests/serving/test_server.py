@@ -89,9 +89,9 @@ def test_slow_body_times_out() -> None:
     with serving(body_seconds=0.3) as (_, port):
         slow_clients = [connect(port, head) for _ in range(20)]
         assert get(port).status_code == 200
-        answers = [read_all(client) for client in slow_clients]
-        assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers)
-        assert all(b"within 0.3 seconds" in answer for answer in answers)
+        responses = [read_all(client) for client in slow_clients]
+        assert all(response.startswith(b"HTTP/1.1 408") for response in responses)
+        assert all(b"within 0.3 seconds" in response for response in responses)
 
 
 def test_response_may_take_longer_than_the_body() -> None:
@@ -116,9 +116,9 @@ def test_connection_limit(limits: ServerLimits) -> None:
 def test_requests_of_one_address_are_limited() -> None:
     with serving(waiting_per_address=2) as (_, port):
         request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        answers = [read_all(client) for client in [connect(port, request) for _ in range(6)]]
-        assert sum(answer.startswith(b"HTTP/1.1 200") for answer in answers) == 2
-        assert sum(answer.startswith(b"HTTP/1.1 503") for answer in answers) == 4
+        responses = [read_all(client) for client in [connect(port, request) for _ in range(6)]]
+        assert sum(response.startswith(b"HTTP/1.1 200") for response in responses) == 2
+        assert sum(response.startswith(b"HTTP/1.1 503") for response in responses) == 4
 
 
 def test_shutdown_answers_waiting_connections() -> None:
@@ -126,8 +126,8 @@ def test_shutdown_answers_waiting_connections() -> None:
     with serving() as (server, port):
         server.should_exit = True
         clients = [connect(port, request) for _ in range(40)]
-        answers = [read_all(client) for client in clients]
-    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+        responses = [read_all(client) for client in clients]
+    assert all(response.startswith(b"HTTP/1.1 200") for response in responses)
 
 
 def test_log_lines_are_limited() -> None:

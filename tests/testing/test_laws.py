@@ -219,7 +219,7 @@ class MeanOverChildren(Broken):
 
 
 class IgnoresActivations(Broken):
-    """The pitfall of EM: the activation cancels, here because nobody looks at it."""
+    """The pitfall of EM: the activation cancels, here because it is not used."""
 
     laws = NAMES
 

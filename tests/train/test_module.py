@@ -92,7 +92,7 @@ def test_two_digits_are_reconstructed_separately():
         errors = made.model.decode(capsules, labels[:, k]) - sources[:, k]
         expected = expected + 0.02 * errors.square().sum() / 6
     torch.testing.assert_close(made.training_step(batch, 0), expected)
-    both = [set(said) == set(true) for said, true in zip(
+    both = [set(predicted) == set(true) for predicted, true in zip(
         capsules.activations.topk(2).indices.tolist(), labels.tolist(), strict=True
     )]  # fmt: skip
     assert made.totals["train"].tolist()[1:] == [sum(both), 6]

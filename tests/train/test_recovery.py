@@ -185,7 +185,7 @@ def test_results_of_a_finished_run_are_written_again(whole: Path, tmp_path: Path
 
 
 def test_extension_that_was_cut_short(whole: Path, tmp_path: Path) -> None:
-    # run.json says 4 epochs, recipe.toml still 3.
+    # run.json has 4 epochs, recipe.toml still 3.
     copy = shutil.copytree(whole, tmp_path / "run")
     old = (copy / "recipe.toml").read_bytes()
     assert resume(copy, epochs=4).recipe.trainer.epochs == 4

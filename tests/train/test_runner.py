@@ -399,7 +399,7 @@ def test_error_in_one_process_has_no_traceback(recipe, tmp_path, monkeypatch, la
 def test_lines_per_epoch_without_terminal(recipe, tmp_path, capsys):
     fit(recipe("trainer.epochs=2"), tmp_path / "quiet")
     assert capsys.readouterr() == ("", "")
-    fit(recipe("trainer.epochs=2"), tmp_path / "told", progress=True)
+    fit(recipe("trainer.epochs=2"), tmp_path / "shown", progress=True)
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.split("  ")[0] for line in err.splitlines()] == ["epoch 1/2", "epoch 2/2"]

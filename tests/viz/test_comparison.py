@@ -57,7 +57,7 @@ def test_optional_panels():
         "Logit change": ["0.500", "none", "failed"],
         "Gradient norm": ["0.5000", "0.5000", "failed"],
     }
-    # Names stand at the left of each line of panels alone, the first row on top.
+    # Names are only at the left of each row of panels, the first row on top.
     names = [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes]
     assert names == [["em", "uniform", "failed"], ["", "", ""], ["", "", ""]] * 3
     assert all(axes.yaxis_inverted() for axes in figure.axes)

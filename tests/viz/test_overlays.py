@@ -29,9 +29,9 @@ def test_images_stand_over_their_overlays():
 
 def test_overlay_colours_of_wrong_classes():
     images, pair = torch.rand(2, 1, 4, 4), torch.rand(2, 2, 1, 4, 4)
-    labels, said = torch.tensor([[2, 1], [0, 3]]), torch.tensor([[1, 2], [3, 4]])
+    labels, predicted = torch.tensor([[2, 1], [0, 3]]), torch.tensor([[1, 2], [3, 4]])
     targets = torch.tensor([[2, 5], [3, 4]])
-    (axes,) = viz.overlays(images, pair, labels, said, targets).axes
+    (axes,) = viz.overlays(images, pair, labels, predicted, targets).axes
     words = [(text.get_text(), text.get_color()) for text in axes.texts[:2]]
     assert words == [("1, 2\n1, 2\n2, 5*", INK), ("0, 3\n3, 4\n3, 4", WARM)]
 

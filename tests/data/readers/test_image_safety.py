@@ -39,7 +39,7 @@ def ghostscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    # Pillow looks for Ghostscript once.
+    # Pillow searches for Ghostscript once.
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
     return mark
 

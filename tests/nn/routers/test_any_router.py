@@ -1,4 +1,4 @@
-"""Any router in any capsule layer: it works there, or says why not and what to use."""
+"""Every router in every capsule layer: it works, or the error gives the reason and an alternative."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ everywhere = [pytest.mark.parametrize("layer", LAYERS), pytest.mark.parametrize(
 
 
 def make(router: str, layer: str) -> Layer:
-    """The layer in float64: there is no router that has to refuse one of these."""
+    """The layer in float64, which every router supports."""
     torch.manual_seed(0)
     build, _, _ = LAYERS[layer]
     return build(make_router(router)).double()
@@ -68,7 +68,7 @@ def test_values_and_gradients_are_finite(router: str, layer: str) -> None:
     assert out.activations.max() <= 1 + 1e-9
     weighed(out).backward()
     found = gradients(module, children)
-    # A router that goes by the lengths of votes has no use for activations, but where they weigh an offset.
+    # A router that uses the lengths of votes ignores activations, except where they scale an offset.
     if not module.routing.reads_activations and layer != "classes":
         assert found.pop("activations") is None
     for name, gradient in found.items():
@@ -115,7 +115,7 @@ def test_trace_ends_in_result(router: str, layer: str) -> None:
 def test_coupling_sums_to_one_per_child(router: str, layer: str) -> None:
     module, _, trace = trace_of(router, layer)
     if "coupling_sums_to_one" not in module.routing.laws:
-        pytest.skip(f"{router} does not say so")
+        pytest.skip(f"{router} does not declare the law")
     total = trace.coupling[-1].sum(-1)  # [B*H'*W', I]
     if isinstance(module, CapsConv2d) and module.competition == "global":
         # Over a 3x3 grid a 2x2 kernel has four positions, and places are added up where they overlap.
@@ -132,7 +132,7 @@ def test_coupling_sums_to_one_per_child(router: str, layer: str) -> None:
 def test_samples_are_independent(router: str, layer: str) -> None:
     module, children = make(router, layer), some_children(layer, batch=3)
     if "samples_are_alone" not in module.routing.laws:
-        pytest.skip(f"{router} does not say so")
+        pytest.skip(f"{router} does not declare the law")
     out = module(children)
     for sample in range(3):
         alone = module(Capsules(*(part[sample : sample + 1] for part in children)))
@@ -164,8 +164,8 @@ def test_unsupported_kernel(router: str, layer: str) -> None:
     dense = isinstance(module, CapsLinear)
     for backend in ("cpu", "recompute"):
         # EM alone has a kernel for grids, of 4x4 matrices; those of the others are for dense layers.
-        serves = not dense and module.pose == "matrix" if router == "em" else dense
-        if backend not in ops.ROUTINGS[router].backends or serves:
+        supported = not dense and module.pose == "matrix" if router == "em" else dense
+        if backend not in ops.ROUTINGS[router].backends or supported:
             continue
         module.backend = backend
         with raises_about(ConfigError, "backend", f"'{backend}'"):

@@ -1,4 +1,4 @@
-"""K-means and both attentions beside their laws, which are in tests/testing/test_laws.py."""
+"""K-means, attention and self-attention routers; their laws are in tests/testing/test_laws.py."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_convolution(name: str, competition: Competition) -> None:
     assert out.poses.shape == (2, 2, 2, 3, 16)
     trace = layer.trace(GRID)
     torch.testing.assert_close(trace.poses[-1].unflatten(0, (2, 2, 2)), out.poses)
-    # Four positions see a child in the middle: all of their parents share it, or those of each position do.
+    # Four positions cover a child in the middle: it is shared by the parents of all of them, or of each position.
     seen = trace.coupling[-1].sum((0, 2)) if competition == "local" else trace.coupling[-1].sum()
     expected = 2.0 * 4 * torch.ones(18) if competition == "local" else torch.tensor(2.0 * 5 * 5 * 2)
     torch.testing.assert_close(seen, expected)

@@ -1,4 +1,4 @@
-"""Routers beside their laws, which are in tests/testing/test_laws.py."""
+"""Routers in general; their laws are in tests/testing/test_laws.py."""
 
 from __future__ import annotations
 

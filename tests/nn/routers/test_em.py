@@ -96,7 +96,7 @@ def test_background_is_learned():
 
 @pytest.mark.parametrize(("floor", "beta_u"), [(0.1, 0.0), (0.5, 0.0), (0.01, 0.3)])
 def test_beta_a_from_floor_centres_activations(floor, beta_u):
-    # Votes that agree, from children as active as it reckons with, and costs per child of the average parent.
+    # Votes that agree, children with the expected activation, and the cost per child of an average parent.
     votes = torch.ones(1, 6, 3, 16)
     children = Capsules(torch.ones(1, 6, 16), torch.full((1, 6), 0.75))
     for iters in (1, 2, 3):

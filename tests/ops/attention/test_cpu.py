@@ -15,7 +15,7 @@ missing = _native.missing_reason()
 needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 
-def twin(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
+def kernel(poses: Tensor, weight: Tensor, start: Tensor | None, gain: Tensor, offset: Tensor, iters: int) -> Tensor:
     return joined(dense("attention", poses, weight, parents=start, gain=gain, offset=offset, iters=iters))
 
 
@@ -37,7 +37,7 @@ def test_matches_reference(sizes: tuple[int, ...], started: bool, shared: bool, 
     start = torch.randn(batch, parents, out_dim) if started else None
     for iters in (1, 3):
         assert_matches_reference(
-            lambda *tensors, iters=iters: twin(*tensors, iters=iters),
+            lambda *tensors, iters=iters: kernel(*tensors, iters=iters),
             lambda *tensors, iters=iters: reference(*tensors, iters=iters),
             [poses, weight, start, torch.randn(out_dim), torch.randn(out_dim)],
             dtype=dtype,

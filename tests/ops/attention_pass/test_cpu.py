@@ -23,8 +23,8 @@ needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
 def reference(poses: Tensor, weight: Tensor, key: Tensor | None = None, prior: Tensor | None = None) -> Tensor:
     votes = ops.vote(poses, weight)
     logits = votes.new_zeros(votes.shape[:3]) if key is None else torch.einsum("bijd,bjd->bij", votes, key)
-    heard = logits.softmax(-1) if prior is None else logits.softmax(-1) + prior
-    return torch.einsum("bij,bijd->bjd", heard, votes)
+    coupling = logits.softmax(-1) if prior is None else logits.softmax(-1) + prior
+    return torch.einsum("bij,bijd->bjd", coupling, votes)
 
 
 def make_inputs(sizes: tuple[int, ...], *, shared: bool = False, with_key: bool = True, with_prior: bool = True):

@@ -68,8 +68,8 @@ def test_without_bias_in_double():
     assert_matches_reference(route, reference, inputs, dtype=torch.float64)
 
 
-# The twin sums in float32: what is left is the rounding of the results. (The eager reference in these types is no
-# measure: some processors have no instructions for it.)
+# The kernel sums in float32, so that only the results are rounded. The eager reference is computed in float32 too: some
+# processors have no instructions for these types.
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_rounds_only_the_result(dtype):
     inputs, grad = make((2, 4, 3, 2, 4), False, dtype=dtype)

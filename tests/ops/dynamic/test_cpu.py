@@ -298,7 +298,7 @@ def test_forked_process_computes_the_same() -> None:
 
 
 class Routed(torch.utils.data.Dataset):
-    """Routes with two threads where it is read, which is to be a process of its own."""
+    """Routes with two threads in the worker process that reads it."""
 
     def __init__(self) -> None:
         self.inputs = make_inputs((32, 100, 4, 8, 16))

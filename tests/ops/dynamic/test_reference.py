@@ -93,7 +93,7 @@ def test_gradcheck(iters: int, leaky: bool) -> None:
 
 
 def last_only(votes: Tensor, prior: Tensor, bias: Tensor, iters: int, leaky: bool) -> Tensor:
-    """The last iteration by itself, with the agreements of the earlier ones as numbers that fell from the sky."""
+    """The last iteration by itself, with the agreements of the earlier ones as constants."""
     with torch.no_grad():
         logits = torch.stack([step.logits for step in dynamic_steps(votes, prior, bias=bias, iters=iters, leaky=leaky)])
     raised = (prior + (logits[-1] - prior).detach()).exp()

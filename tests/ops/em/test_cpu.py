@@ -1,4 +1,4 @@
-"""The C++ twin of EM routing, held to the reference."""
+"""The C++ kernel of EM routing, compared with the reference."""
 
 import os
 import subprocess
@@ -48,10 +48,10 @@ def make_inputs(sizes, *, shared: bool = False, scale: float = 1.0) -> list[Tens
 
 
 def both(window: Window, iters: int):
-    """The twin and the reference as functions from tensors to all of the result in one tensor."""
+    """The kernel and the reference as functions from tensors to all of the result in one tensor."""
     inverse_temp = [0.2 * (iteration + 1) for iteration in range(iters)]
 
-    def twin(poses, activations, weight, beta_u, beta_a):
+    def kernel(poses, activations, weight, beta_u, beta_a):
         children = Capsules(poses, activations)
         out = cpu.conv(children, weight, window, beta_u=beta_u, beta_a=beta_a, iters=iters, inverse_temp=inverse_temp)
         return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
@@ -64,10 +64,10 @@ def both(window: Window, iters: int):
         out = window.unflatten_grid(routed.capsules)
         return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
-    return twin, reference
+    return kernel, reference
 
 
-# Each iteration enlarges a rounding, and sums in another order round differently: twice the error is not always enough.
+# Each iteration amplifies rounding errors, and another summation order rounds differently: 2 is too small.
 FACTOR = 8.0
 
 
@@ -115,13 +115,13 @@ def test_values_and_gradients_are_finite(case, iters, dtype):
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_inactive_child_far_from_all_parents(dtype):
-    # Its logits lie below any number that a vector lane without a parent could be given at a guess.
+    # Its logits are below any fixed value that could fill a vector lane without a parent.
     inputs = [tensor.to(dtype) for tensor in make_inputs(SIZES[1])]
     inputs[1][:, 0, 0] = 0
-    twin = both(Window(*SIZES[1][:3]), 3)[0]
-    near = twin(*inputs)
+    kernel = both(Window(*SIZES[1][:3]), 3)[0]
+    near = kernel(*inputs)
     inputs[0][:, 0, 0] *= 1e17
-    torch.testing.assert_close(twin(*inputs), near)
+    torch.testing.assert_close(kernel(*inputs), near)
 
 
 @needs_kernel
@@ -159,14 +159,14 @@ def test_gradients_of_inactive_child():
 
 @needs_kernel
 def test_same_bits_for_any_thread_count():
-    twin = both(Window((5, 5), (3, 3)), 3)[0]
+    kernel = both(Window((5, 5), (3, 3)), 3)[0]
     inputs = make_inputs(((5, 5), (3, 3), 1, 3, 18, 37))
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             leaves = [tensor.clone().requires_grad_() for tensor in inputs]
-            out = twin(*leaves)
+            out = kernel(*leaves)
             results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
     finally:
         torch.set_num_threads(before)
@@ -179,9 +179,9 @@ def test_non_contiguous_and_half_precision_inputs():
     sizes = SIZES[1]
     inputs = make_inputs(sizes)
     turned = [inputs[0].transpose(1, 2).contiguous().transpose(1, 2), *inputs[1:]]
-    twin = both(Window(*sizes[:3]), 3)[0]
-    assert torch.equal(twin(*turned), twin(*inputs))
-    half = twin(*(tensor.to(torch.bfloat16) for tensor in inputs))
+    kernel = both(Window(*sizes[:3]), 3)[0]
+    assert torch.equal(kernel(*turned), kernel(*inputs))
+    half = kernel(*(tensor.to(torch.bfloat16) for tensor in inputs))
     assert half.dtype == torch.bfloat16
 
 
@@ -207,8 +207,8 @@ import runpy
 import torch
 tests = runpy.run_path({__file__!r})
 for sizes in tests["SIZES"][1:4]:
-    twin, reference = tests["both"](tests["Window"](*sizes[:3]), 3)
-    tests["assert_matches_reference"](twin, reference, tests["make_inputs"](sizes), factor=tests["FACTOR"])
+    kernel, reference = tests["both"](tests["Window"](*sizes[:3]), 3)
+    tests["assert_matches_reference"](kernel, reference, tests["make_inputs"](sizes), factor=tests["FACTOR"])
 """
     run = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""EM routing against outputs of the authors' released program, and against a second derivation in numpy."""
+"""EM routing against outputs of the authors' released code, and against a second derivation in numpy."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ def temps(final_beta: float, iters: int) -> list[float]:
 
 
 def betas(name: str, variant: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The prices that the program's two biases stand for."""
+    """The betas that correspond to the two biases of the released code."""
     sigma, activation = (golden(f"{name}_{bias}", dtype).flatten() for bias in ("sb", "ab"))
     if variant == "fast":
         return {"beta_u": ((sigma.square() + 5e-4).log() + PRICE) / 2, "beta_a": -400 * activation}

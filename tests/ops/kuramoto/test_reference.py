@@ -83,7 +83,7 @@ def test_order_of_equal_phases_is_one() -> None:
 
 def test_child_couples_to_parent_in_phase() -> None:
     votes = sample(1, 9, 2, 8)
-    # All say the same of the first parent but the last child, whose vote for it is the opposite.
+    # All votes for the first parent are equal, except the opposite vote of the last child.
     votes[:, :, 0] = votes[:, :1, 0]
     votes[:, -1, 0] *= -1
     coupling = kuramoto_routing(votes, iters=3, step=0.1).coupling[0]

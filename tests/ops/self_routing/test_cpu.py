@@ -22,7 +22,7 @@ missing = _native.missing_reason()
 needs_kernel = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 
-def twin(poses: Tensor, weight: Tensor, activations: Tensor, route_weight: Tensor, bias: Tensor | None) -> Tensor:
+def kernel(poses: Tensor, weight: Tensor, activations: Tensor, route_weight: Tensor, bias: Tensor | None) -> Tensor:
     out = cpu.dense(Capsules(poses, activations), weight, route_weight=route_weight, route_bias=bias)
     return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
@@ -70,20 +70,20 @@ SIZES = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_odd_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
-    assert_matches_reference(twin, reference, make_inputs(sizes), dtype=dtype, factor=4)
+    assert_matches_reference(kernel, reference, make_inputs(sizes), dtype=dtype, factor=4)
 
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sizes", [(2, 1, 4, 3, 5), (3, 7, 5, 3, 6), (5, 33, 3, 4, 17)])
 def test_shared_weight(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
-    assert_matches_reference(twin, reference, make_inputs(sizes, shared=True), dtype=dtype, factor=4)
+    assert_matches_reference(kernel, reference, make_inputs(sizes, shared=True), dtype=dtype, factor=4)
 
 
 @needs_kernel
 def test_shared_gate_without_bias() -> None:
     poses, weight, activations, *_ = make_inputs((5, 9, 3, 4, 6))
-    assert_matches_reference(twin, reference, [poses, weight, activations, torch.randn(3, 4), None], factor=4)
+    assert_matches_reference(kernel, reference, [poses, weight, activations, torch.randn(3, 4), None], factor=4)
 
 
 @needs_kernel
@@ -91,9 +91,9 @@ def test_non_contiguous_inputs() -> None:
     poses, weight, activations, route_weight, bias = make_inputs((6, 10, 4, 8, 5))
     strange = [tensor.mT.contiguous().mT for tensor in (poses, weight, activations, route_weight, bias)]
     assert not any(tensor.is_contiguous() for tensor in strange)
-    assert_matches_reference(twin, reference, strange, factor=4)
+    assert_matches_reference(kernel, reference, strange, factor=4)
     some = [poses[:, ::2], weight[::2], activations[:, ::2], route_weight[::2], bias[::2]]
-    assert_matches_reference(twin, reference, some, factor=4)
+    assert_matches_reference(kernel, reference, some, factor=4)
 
 
 @needs_kernel
@@ -116,7 +116,7 @@ def test_gradients_only_where_required(only: int) -> None:
 @pytest.mark.parametrize("shape", [(0, 4, 3, 8, 5), (2, 0, 3, 8, 5)])
 def test_no_children(shape: tuple[int, ...]) -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs(shape)]
-    out = twin(*inputs)
+    out = kernel(*inputs)
     assert torch.equal(out, torch.zeros(shape[0], 3, 6))
     for grad in torch.autograd.grad(out.sum(), inputs):
         assert torch.equal(grad, torch.zeros_like(grad))
@@ -126,7 +126,7 @@ def test_no_children(shape: tuple[int, ...]) -> None:
 def test_inactive_children_are_finite() -> None:
     inputs = make_inputs((2, 5, 3, 4, 6))
     leaves = [tensor.requires_grad_() for tensor in (*inputs[:2], torch.zeros(2, 5), *inputs[3:])]
-    out = twin(*leaves)
+    out = kernel(*leaves)
     assert not out.any()
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), leaves))
 
@@ -136,7 +136,7 @@ def test_inactive_children_are_finite() -> None:
 def test_nan_propagates(place: int) -> None:
     inputs = make_inputs((2, 5, 3, 4, 4))
     inputs[place][1, 2] = float("nan")
-    out = twin(*inputs)
+    out = kernel(*inputs)
     assert out[1].isnan().all()
     assert out[0].isfinite().all()
 
@@ -161,10 +161,10 @@ def test_same_bits_for_any_thread_count() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_kept(dtype: torch.dtype) -> None:
     inputs = [tensor.to(dtype).requires_grad_() for tensor in make_inputs((4, 20, 3, 8, 16))]
-    out = twin(*inputs)
+    out = kernel(*inputs)
     grads = torch.autograd.grad(out.sum(), inputs)
     assert {out.dtype, *(grad.dtype for grad in grads)} == {dtype}
-    # The logits alone are made in sixteen bits.
+    # Only the logits are computed in half precision.
     expected = reference(*(tensor.float() for tensor in inputs))
     torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.05)
 
@@ -172,7 +172,7 @@ def test_half_precision_is_kept(dtype: torch.dtype) -> None:
 @needs_kernel
 def test_double_backward_names_reference() -> None:
     inputs = [tensor.requires_grad_() for tensor in make_inputs((2, 5, 3, 4, 4))]
-    (grad,) = torch.autograd.grad(twin(*inputs).sum(), inputs[:1], create_graph=True)
+    (grad,) = torch.autograd.grad(kernel(*inputs).sum(), inputs[:1], create_graph=True)
     with raises_about(ConfigError, "backend", "'cpu'"):
         grad.sum().backward()
 
@@ -193,11 +193,11 @@ def test_layer_uses_it_by_default(in_caps: int | None) -> None:
 def test_errors_name_the_argument() -> None:
     poses, weight, activations, route_weight, bias = make_inputs((2, 5, 3, 4, 6))
     with raises_about(ShapeError, "poses", "5 children"):
-        twin(torch.zeros(2, 6, 4), weight, torch.zeros(2, 6), torch.zeros(3, 4), None)
+        kernel(torch.zeros(2, 6, 4), weight, torch.zeros(2, 6), torch.zeros(3, 4), None)
     with raises_about(ShapeError, "route_weight", "(4, 4)"):
-        twin(poses, weight, activations, torch.zeros(4, 4), None)
+        kernel(poses, weight, activations, torch.zeros(4, 4), None)
     with raises_about(ShapeError, "activations", "(2, 1)"):
-        twin(poses, weight, activations[:, :1], route_weight, bias)
+        kernel(poses, weight, activations[:, :1], route_weight, bias)
 
 
 # Each instruction set needs a process of its own, because it is chosen once.

@@ -82,7 +82,7 @@ def test_values_and_gradients_are_finite(case: str, dtype: torch.dtype) -> None:
     elif case == "huge":
         given["votes"] = 1e6 * given["votes"]
     elif case == "sure":
-        # So sure that some parents get shares that are zero in this type.
+        # Logits so large that some couplings underflow to zero in this type.
         given["route_weight"] = 1e4 * given["route_weight"]
     inputs = {name: value.requires_grad_() for name, value in given.items()}
     out = self_routing(**inputs)
