@@ -194,8 +194,8 @@ def tiny(split: str) -> ImageDataset:
 def train(folder: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> None:
     monkeypatch.setattr(DATASETS, "_items", {**DATASETS._items, "tiny": DatasetEntry("", "", "", tiny)})
     recipe = load_recipe("smallnorb", [
-        "data.name=tiny", "data.augment={}", "data.batch_size=4", "loss.options.steps=5", "trainer.epochs=2",
-        "trainer.accelerator=cpu", *changes,
+        "data.name=tiny", "data.options={}", "data.augment={}", "data.batch_size=4", "loss.options.steps=5",
+        "trainer.epochs=2", "trainer.accelerator=cpu", *changes,
     ])  # fmt: skip
     fit(recipe, folder)
 
