@@ -1,8 +1,13 @@
 """Configuration of the documentation, built by `make docs`."""
 
 import re
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from public_names import PublicNames
 
 project = "torchcaps"
 project_copyright = "the torchcaps contributors"
@@ -10,6 +15,7 @@ version = release = installed("torchcaps")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
@@ -23,6 +29,7 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
+autosummary_generate = False
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "torchcaps"
@@ -44,5 +51,6 @@ def escape_markup(app: Any, what: str, name: str, obj: Any, options: Any, lines:
 
 def setup(app: Any) -> None:
     """Connect the handlers; Sphinx calls this function."""
+    app.add_directive("public-names", PublicNames)
     # Before napoleon, which turns sections into markup.
     app.connect("autodoc-process-docstring", escape_markup, priority=400)

@@ -15,7 +15,7 @@ DECODERS: Registry[type[nn.Module]] = Registry("decoder")
 
 @DECODERS.register("mlp")
 class MLPDecoder(nn.Module):
-    """Decoder of the paper: linear layers J*D -> 512 -> 1024 -> pixels, ReLU, sigmoid (Sabour et al. 2017, fig. 2).
+    """Decoder of the paper: linear layers J*D -> 512 -> 1024 -> pixels, ReLU, sigmoid (Sabour et al. 2017, figure 2).
 
     Args:
         num_classes: Number of class capsules J.
