@@ -1,4 +1,4 @@
-"""Generate the tables of README and docs from results/ and benchmarks/results/: `python scripts/make_tables.py`.
+"""Generate tables and comparison figures of README and docs from the recorded results: `python scripts/make_tables.py`.
 
 Arguments are folders of comparisons (`torchcaps compare`) and reproductions (`torchcaps reproduce`), whose results are
 copied to results/ first.
@@ -146,11 +146,18 @@ def record_comparison(source: Path, folder: Path, figures: Path) -> Path:
         raise ValueError(f"{source}: expected a finished comparison, got status '{result.status}'")
     file = folder / f"compare-{result.name}.json"
     write_json(file, result)
+    draw_comparison(file, figures)
+    return file
+
+
+def draw_comparison(file: Path, figures: Path = ROOT / "docs" / "images") -> Path:
+    """Draw the figure of a recorded comparison and return its path."""
     # Without a date and with fixed identifiers, equal results give equal files.
     with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
-        rows = asdict(result)["rows"]
-        viz.comparison(rows).savefig(figures / f"{file.stem}.svg", metadata={"Date": None})
-    return file
+        rows = asdict(read_json(Comparison, file))["rows"]
+        figure = figures / f"{file.stem}.svg"
+        viz.comparison(rows).savefig(figure, metadata={"Date": None})
+    return figure
 
 
 def record_reproduction(source: Path, folder: Path, figures: Path) -> Path:
@@ -252,5 +259,7 @@ def update(text: str, page: str = "README.md") -> str:
 if __name__ == "__main__":
     for source in sys.argv[1:]:
         print(*record(Path(source)), sep="\n")
+    for file in (ROOT / "results").glob("compare-*.json"):
+        draw_comparison(file)
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

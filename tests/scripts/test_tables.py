@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +53,15 @@ def result(accuracy: float, seed: int) -> dict[str, Any]:
 def test_pages_are_up_to_date(page):
     text = (ROOT / page).read_text()
     assert script("make_tables").update(text, page) == text, "run scripts/make_tables.py"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("compare-*.json")), ids=lambda file: file.stem)
+def test_comparison_figures_are_up_to_date(file, tmp_path):
+    def texts(figure: Path) -> list[str]:
+        return sorted(re.findall(r"<!-- (.*?) -->", figure.read_text()))
+
+    drawn = script("make_tables").draw_comparison(file, tmp_path)
+    assert texts(ROOT / "docs" / "images" / drawn.name) == texts(drawn), "run scripts/make_tables.py"
 
 
 def test_missing_marks():
