@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -49,14 +50,16 @@ def test_meta_initialisation(name: str) -> None:
 
 @by_name
 def test_modules_with_parameters_can_be_reset(name: str) -> None:
-    with torch.device("meta"):
-        model = create_model(name, image_shape=SHAPE, num_classes=3)
-    missing = [
-        f"{path}: {type(module).__name__}"
-        for path, module in model.named_modules()
-        if list(module.parameters(recurse=False)) and not hasattr(module, "reset_parameters")
-    ]
-    assert missing == []
+    module: Any
+    for path, module in make(name).named_modules():
+        own = list(module.parameters(recurse=False))
+        if own:
+            assert hasattr(module, "reset_parameters"), f"{path}: {type(module).__name__}"
+            with torch.no_grad():
+                for parameter in own:
+                    parameter.fill_(torch.nan)
+            module.reset_parameters()
+            assert all(parameter.isfinite().all() for parameter in own), path
 
 
 @by_name
@@ -116,6 +119,26 @@ def test_fully_shard(name: str, process_group: None) -> None:
             optimiser.step()
             losses.append(loss.detach())
     torch.testing.assert_close(losses[2:], losses[:2])
+
+
+# Random operators of torch on a mesh of CPUs are marked as incomplete.
+@pytest.mark.filterwarnings("ignore:DTensor random operators:UserWarning")
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view tensor")
+@pytest.mark.slow
+@by_name
+def test_fully_shard_from_meta(name: str, process_group: None) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    with torch.device("meta"):
+        model = create_model(name, image_shape=SHAPE, num_classes=3)
+    fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+    model.to_empty(device="cpu")
+    module: Any
+    for module in model.modules():
+        if [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+            module.reset_parameters()
+    assert model(torch.rand(2, *SHAPE)).activations.isfinite().all()
 
 
 def test_conv_stem_runs_channels_last() -> None:

@@ -1,4 +1,4 @@
-"""Function transforms, forward-mode derivatives, meta initialisation and export over all models and losses."""
+"""Function transforms, forward-mode derivatives and export over all models and losses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from torchcaps.models import create_model, list_models
-from torchcaps.nn import LOSSES, CapsConv2d, CapsLinear, ClassCaps, Router
+from torchcaps.nn import LOSSES, CapsConv2d, CapsLinear, ClassCaps
 from torchcaps.types import Capsules
 
 # Large networks differ from the small ones of the same family in sizes alone.
@@ -126,34 +126,6 @@ def test_losses_per_sample(name: str) -> None:
         torch.testing.assert_close(got / 4, torch.zeros_like(got) if value is None else value)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_meta_then_empty_then_state_dict(name: str) -> None:
-    model = make(name)
-    with torch.device("meta"):
-        other = create_model(name).eval()
-    other.to_empty(device="cpu")
-    for tensor in [*other.parameters(), *other.buffers()]:
-        if tensor.is_floating_point():
-            tensor.data.fill_(float("nan"))
-    other.load_state_dict(model.state_dict())
-    x = images(model)
-    assert torch.equal(run(other)(x), run(model)(x))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_modules_with_parameters_can_be_reset(name: str) -> None:
-    for path, module in make(name).named_modules():
-        own = list(module.parameters(recurse=False))
-        if own and type(module).__module__.startswith(("torchcaps.nn", "torch.nn")):
-            reset = getattr(module, "reset_parameters", None)
-            assert callable(reset), path
-            with torch.no_grad():
-                for parameter in own:
-                    parameter.fill_(float("nan"))
-            reset()
-            assert all(parameter.isfinite().all() for parameter in own), path
-
-
 @pytest.mark.parametrize("name", ["capsnet_small", "kmeans_capsnet", "matrix_capsnet_small"])
 def test_export_has_no_operator_of_this_package(name: str) -> None:
     model = make(name)
@@ -170,9 +142,3 @@ def test_export_has_no_operator_of_this_package(name: str) -> None:
     program = torch.export.export(Activations(), (x,))
     assert "torchcaps." not in str(program.graph)
     torch.testing.assert_close(program.module()(x), run(model)(x), rtol=1e-4, atol=1e-5)
-
-
-def test_routers_of_all_models_have_a_reset() -> None:
-    routers = {type(m) for name in list_models("*small*") for m in make(name).modules() if isinstance(m, Router)}
-    assert routers
-    assert all("reset_parameters" in vars(router) or not list(router().parameters()) for router in routers)
