@@ -26,6 +26,30 @@ def test_test_split_per_class(run: Path, ask, ask_json) -> None:
     assert all(name in out for name in CLASSES)
 
 
+def test_metrics_are_printed_with_their_intervals(run: Path, ask, ask_json) -> None:
+    metrics = ask_json("eval", run)["metrics"]
+    code, out, _ = ask("eval", run)
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith("F1 (macro)")]
+    low, high = metrics["values"]["f1_macro"]["interval"]
+    assert line.split()[2:] == [f"{metrics['values']['f1_macro']['value']:.2%}", f"{low:.2%}", "to", f"{high:.2%}"]
+    (line,) = [line for line in out.splitlines() if line.startswith("eel")]
+    assert line.split()[1] == str(metrics["per_class"][2]["support"])
+    assert "nan" not in out.lower()
+
+
+def test_two_runs_on_the_same_images(run: Path, cnn_run: Path, ask, ask_json) -> None:
+    found = ask_json("eval", run, cnn_run)
+    assert found["count"] == 6
+    assert set(found["metrics"]["accuracy"]) == {"first", "second", "difference", "interval"}
+    code, out, _ = ask("eval", run, cnn_run)
+    assert code == 0
+    assert "capsules" in out.splitlines()[0]
+    assert "cnn" in out.splitlines()[0]
+    refused(ask, "eval", run, cnn_run, "--crops", "13", about=["run:", "two runs"])
+    refused(ask, "eval", run, cnn_run, run, about=["run:", "two runs"])
+
+
 def test_other_split_keeps_saved_result(run: Path, ask_json) -> None:
     before = (run / "evaluation.json").read_text()
     assert ask_json("eval", run, "--split", "train")["count"] == 36

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import fminbound
+from sklearn.calibration import calibration_curve
 
 from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.evaluation import fit_temperature
+from torchcaps.evaluation import fit_temperature, reliability_bins
 from torchcaps.nn import log_probabilities
 
 
@@ -47,3 +48,16 @@ def test_temperature_rejects_bad_input() -> None:
         fit_temperature(torch.rand(0, 4), torch.zeros(0, dtype=torch.int64))
     with raises_about(ConfigError, "activations", "2"):
         fit_temperature(torch.full((2, 4), float("nan")), torch.zeros(2, dtype=torch.int64))
+
+
+def test_reliability_bins_are_those_of_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.randn(500, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(4, (500,), generator=generator)
+    probabilities = scores.softmax(dim=-1)
+    bins = reliability_bins(probabilities, labels)
+    confidence, predicted = probabilities.max(dim=1)
+    share, mean = calibration_curve((predicted == labels).numpy(), confidence.numpy(), n_bins=15)
+    assert [row[0] for row in bins] == pytest.approx(mean)
+    assert [row[1] for row in bins] == pytest.approx(share)
+    assert sum(row[2] for row in bins) == 500

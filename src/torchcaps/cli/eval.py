@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.cli._args import add_run, read_options
+from torchcaps.cli._args import add_run, read_options, split_words
 from torchcaps.cli._eval_protocol import run_protocol
+from torchcaps.cli._metrics import compare_runs, print_metrics
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError
 
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 def _configure(parser: ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("options", nargs="*", metavar="key=value", help="options of the data set given by --data")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="RUN key=value",
+        help="a second run to compare with, on the same test images; options of the data set given by --data",
+    )
     parser.add_argument("--split", default="test", help="train, val, test or train+val (default: test)")
     parser.add_argument(
         "--crops",
@@ -45,20 +51,25 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     from torchcaps.data import CROPS_13
     from torchcaps.diagnostics import diagnose
-    from torchcaps.evaluation import evaluate
+    from torchcaps.evaluation import evaluate, findings
     from torchcaps.train import Run
 
+    others, options = split_words(args.words)
+    if others:
+        _check_comparison(args, others, options)
+        compare_runs(args.run, others[0], out)
+        return 0
     run = Run.open(args.run)
     if args.protocol is not None:
-        if args.data is not None or args.options or args.split != "test" or args.crops != 1:
+        if args.data is not None or options or args.split != "test" or args.crops != 1:
             raise ConfigError(
                 "--protocol: expected no other data, split, options or crops, got more arguments (it uses the test set)"
             )
         run_protocol(run, args.protocol, out)
         return 0
     model = run.context.model
-    if args.data is None and args.options:
-        raise ConfigError(f"option: expected --data NAME before options of a data set, got '{args.options[0]}'")
+    if args.data is None and options:
+        raise ConfigError(f"option: expected --data NAME before options of a data set, got '{options[0]}'")
     many = args.crops == 13
     if many and (args.data is not None or not run.recipe.data.augment.crop):
         raise ConfigError("--crops: expected 1, got 13 (13 crops need the data of a run that trains on crops)")
@@ -67,7 +78,7 @@ def _run(args: Namespace, out: Output) -> int:
     if args.data is None:
         data = run.context.data(args.split, stored=many)
     else:
-        data = _other_data(args.data, args.split, read_options(args.options), model)
+        data = _other_data(args.data, args.split, read_options(options), model)
     _check_classes(run, data)
     with out.progress("testing") as progress:
         if args.data is None and args.split == "test" and not many:
@@ -84,12 +95,21 @@ def _run(args: Namespace, out: Output) -> int:
     out.say(f"{evaluation.headline} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold")
     if not model.is_classifier:
         return 0
-    rows = zip(evaluation.per_class.items(), evaluation.confusion.sum(dim=1).tolist(), strict=True)
-    shares = [(name, count, "" if share is None else f"{share:.2%}") for (name, share), count in rows]
-    out.table(("class", "images", "correct"), shares)
+    for sentence in findings(evaluation.metrics):
+        out.say(sentence)
+    print_metrics(evaluation.metrics, out)
     if diagnosis is not None:
         _say_diagnosis(diagnosis, out)
     return 0
+
+
+def _check_comparison(args: Namespace, others: list[str], options: list[str]) -> None:
+    plain = args.data is None and args.protocol is None and args.split == "test" and args.crops == 1
+    if len(others) > 1 or options or not plain or args.diagnostics:
+        raise ConfigError(
+            "run: expected one run, or two runs and no other argument (both are compared on their test images), got "
+            f"{', '.join([args.run, *args.words])}"
+        )
 
 
 def _say_diagnosis(diagnosis: Snapshot, out: Output) -> None:
@@ -135,12 +155,14 @@ def _check_classes(run: Run, data: ImageDataset) -> None:
 
 VERB = Verb(
     name="eval",
-    summary="evaluate a trained network, class by class",
+    summary="evaluate a trained network, or compare two",
     description="Evaluates the network of a finished run, by default on the held-out test set (not used for model "
-    "selection), and prints the accuracy of each class. --data evaluates it on other images of the same classes, "
-    "--protocol with one of the protocols of the papers.",
+    "selection): accuracy, precision, recall, F1, ROC-AUC, calibration and more, each with a 95%% interval, and every "
+    "class. With a second run, both are compared on the same test images. --data evaluates on other images of the same "
+    "classes, --protocol with one of the protocols of the papers.",
     examples=(
         ("torchcaps eval runs/NAME", "on the test set"),
+        ("torchcaps eval runs/A runs/B", "is B better than A, or is the difference chance?"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
         ("torchcaps eval runs/NAME --data folder path=my/images", "on your own images"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),

@@ -71,9 +71,12 @@ def _epochs(changes: list[str], others: bool) -> int | None:
 
 
 def _finish(run: Run, out: Output, *, report: bool) -> None:
+    from torchcaps.evaluation import findings
+
     model, evaluation = run.context.model, run.context.evaluate()
     page = _write_report(run, out) if report else None
     error = f" (error {evaluation.error:.2%})" if model.is_classifier else ""
+    found = findings(evaluation.metrics, run.metrics()) if model.is_classifier else []
     numbers = {key: value for key, value in evaluation.summary().items() if key in ("accuracy", "error", "loss")}
     out.document(
         {
@@ -81,12 +84,15 @@ def _finish(run: Run, out: Output, *, report: bool) -> None:
             "status": run.status,
             "report": page,
             **numbers,
+            "findings": found,
             "count": evaluation.count,
             "recipe": run.recipe.name,
             "record": run.record,
         }
     )
     out.say(f"{evaluation.headline} on {evaluation.count:,} held-out images{error}", style="bold")
+    for sentence in found:
+        out.say(sentence)
     if page is None:
         out.facts({"run": run.path})
         return

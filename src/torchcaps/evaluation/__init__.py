@@ -1,9 +1,13 @@
 """Evaluation of trained models: predictions, accuracy, robustness, protocols of the papers."""
 
 from torchcaps.evaluation.adversarial import EPSILONS, Robustness, attack, evaluate_attack
-from torchcaps.evaluation.calibration import fit_temperature
+from torchcaps.evaluation.calibration import fit_temperature, reliability_bins
 from torchcaps.evaluation.corruptions import CORRUPTIONS, corrupted
 from torchcaps.evaluation.evaluate import Evaluation, evaluate
+from torchcaps.evaluation.findings import findings
+from torchcaps.evaluation.intervals import bootstrap_weights, percentiles, wilson
+from torchcaps.evaluation.metrics import ClassMetrics, Metric, Metrics, compute_metrics
+from torchcaps.evaluation.paired import PairedDifference, PairedTest, compare_evaluations, mcnemar
 from torchcaps.evaluation.perturb import OFFSETS, perturb
 from torchcaps.evaluation.predictions import is_correct, predict_labels
 from torchcaps.evaluation.pretrained_data import embedded_data, pretrained_data
@@ -22,23 +26,36 @@ __all__ = [
     "EPSILONS",
     "OFFSETS",
     "PROTOCOLS",
+    "ClassMetrics",
     "Evaluation",
+    "Metric",
+    "Metrics",
+    "PairedDifference",
+    "PairedTest",
     "ProtocolResult",
     "ProtocolRow",
     "Robustness",
     "attack",
+    "bootstrap_weights",
     "by_corruption",
     "by_overlap",
+    "compare_evaluations",
+    "compute_metrics",
     "corrupted",
     "embedded_data",
     "evaluate",
     "evaluate_attack",
+    "findings",
     "fit_temperature",
     "is_correct",
     "load_evaluation",
+    "mcnemar",
+    "percentiles",
     "perturb",
     "predict_labels",
     "pretrained_data",
+    "reliability_bins",
     "save_evaluation",
     "transfer",
+    "wilson",
 ]

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.evaluation._weighted import bin_numbers
 
 # Temperatures between which the best one is searched.
 LOWEST, HIGHEST = 0.01, 100.0
@@ -53,3 +54,26 @@ def fit_temperature(activations: Tensor, labels: Tensor) -> float:
         slope = ((logs * middle).softmax(dim=-1) * logs).sum(dim=-1).mean() - wanted
         low, high = (low, middle) if slope > 0 else (middle, high)
     return 2 / (low + high)
+
+
+def reliability_bins(probabilities: Tensor, labels: Tensor) -> list[tuple[float, float, int]]:
+    """Return the bins of a reliability diagram: 15 of equal width, without empty ones.
+
+    Args:
+        probabilities: Class probabilities.
+        labels: True labels.
+
+    Shape:
+        probabilities: [N, J]; labels: [N].
+
+    Returns:
+        Mean confidence, accuracy and number of images of each bin.
+
+    Example:
+        >>> reliability_bins(torch.tensor([[0.75, 0.25], [0.25, 0.75]]), torch.tensor([0, 0]))
+        [(0.75, 0.5, 2)]
+    """
+    confidence, predicted = probabilities.double().max(dim=1)  # [N]
+    correct, bins = (predicted == labels).double(), bin_numbers(confidence)  # [N]
+    members = [bins == number for number in bins.unique()]
+    return [(float(confidence[here].mean()), float(correct[here].mean()), int(here.sum())) for here in members]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,8 +14,10 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from torchcaps.data import ImageDataset, crop, to_float
 from torchcaps.errors import ConfigError
+from torchcaps.evaluation.metrics import Metrics, compute_metrics
 from torchcaps.evaluation.predictions import is_correct, predict_labels
 from torchcaps.models import ImageModel
+from torchcaps.nn import log_probabilities
 from torchcaps.types import Progress
 
 
@@ -30,6 +33,7 @@ class Evaluation:
             that is predicted counts on the diagonal, and a missed one in the column of the other prediction.
         seconds: Time of the evaluation.
         loss: Objective of a model that does not classify; it has no accuracy and an empty confusion.
+        temperature: Temperature of the class probabilities; None if none was fitted.
     """
 
     data: ImageDataset
@@ -38,6 +42,22 @@ class Evaluation:
     confusion: Tensor  # [J, J]
     seconds: float
     loss: float | None = None
+    temperature: float | None = None
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Class probabilities [N, J]."""
+        return log_probabilities(self.activations, 1.0 if self.temperature is None else self.temperature).exp()
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """All metrics with their confidence intervals."""
+        self._check_classifier("metrics")
+        return compute_metrics(self.activations, self.labels, self.data.class_names, temperature=self.temperature)
+
+    def _check_classifier(self, what: str) -> None:
+        if self.loss is not None:
+            raise ConfigError(f"{what}: expected a classifier, got a model with its own objective")
 
     @property
     def predictions(self) -> Tensor:
@@ -57,8 +77,7 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """Share of images that are classified correctly; with two labels, both must be predicted."""
-        if self.loss is not None:
-            raise ConfigError("accuracy: expected a classifier, got a model with its own objective")
+        self._check_classifier("accuracy")
         return int(self.correct.sum()) / self.count
 
     @property
@@ -95,6 +114,7 @@ class Evaluation:
             "per_class": self.per_class,
             "class_names": list(self.data.class_names),
             "confusion": self.confusion.tolist(),
+            "metrics": self.metrics.to_json(),
             "seconds": round(self.seconds, 3),
         }
 
@@ -148,7 +168,9 @@ def evaluate(
     if data.num_labels > 1:
         predicted, true = _matched(predicted, true)
     confusion = multiclass_confusion_matrix(predicted.flatten(), true.flatten(), model.num_classes)  # [J, J]
-    return Evaluation(data, activations, labels, confusion, time.perf_counter() - started)
+    return Evaluation(
+        data, activations, labels, confusion, time.perf_counter() - started, temperature=model.temperature
+    )
 
 
 def _matched(predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:

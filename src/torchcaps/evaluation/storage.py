@@ -60,7 +60,8 @@ def load_evaluation(folder: Path, data: ImageDataset, *, weights: Path | None = 
         activations, labels, confusion = (tensors[name] for name in ("activations", "labels", "confusion"))
         if len(activations) != len(data) or len(labels) != len(data):
             return None
-        return Evaluation(data, activations, labels, confusion, float(summary["seconds"]), summary.get("loss"))
+        loss, temperature = summary.get("loss"), summary.get("metrics", {}).get("temperature")
+        return Evaluation(data, activations, labels, confusion, float(summary["seconds"]), loss, temperature)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
 

@@ -57,6 +57,13 @@ ENTRIES = (
     FigureEntry("curves", "Learning curves", "loss and accuracy over the epochs, also during training", in_report=True),
     FigureEntry("confusion", "Confusion matrix", "counts of labels and predictions", in_report=True, whole_split=True),
     FigureEntry(
+        "reliability",
+        "Calibration",
+        "accuracy at each confidence, before and after the temperature",
+        in_report=True,
+        whole_split=True,
+    ),
+    FigureEntry(
         "reconstructions", "Reconstructions", "correct and wrong images beside their decodings", in_report=True
     ),
     FigureEntry(

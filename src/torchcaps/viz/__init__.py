@@ -16,6 +16,7 @@ from torchcaps.viz.predictions import predictions
 from torchcaps.viz.protocol import protocol
 from torchcaps.viz.reconstruction_pair import reconstruction_pair
 from torchcaps.viz.reconstructions import reconstructions
+from torchcaps.viz.reliability import reliability
 from torchcaps.viz.routing_curves import routing_curves
 from torchcaps.viz.transformations import transformations
 from torchcaps.viz.vote_plane import VoteView, vote_plane
@@ -38,6 +39,7 @@ __all__ = [
     "protocol",
     "reconstruction_pair",
     "reconstructions",
+    "reliability",
     "routing_curves",
     "transformations",
     "vote_plane",
