@@ -189,7 +189,7 @@ def test_fastest_backend() -> None:
     assert ops.fastest_backend("dynamic", CPU, torch.float32) == "cpu"
     assert ops.fastest_backend("dynamic", CPU, torch.float64) == "cpu"
     assert ops.fastest_backend("dynamic", torch.device("meta"), torch.float32) == "reference"
-    assert ops.fastest_backend("variational", CPU, torch.float32) == "reference"
+    assert ops.fastest_backend("variational", CPU, torch.float32) in ("cpu", "recompute")
 
 
 def test_unsupported_type_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.nn._validation import check_positive
 from torchcaps.nn.routers import RoutingSpec, make_router
 from torchcaps.ops import Window
-from torchcaps.ops._route import CouplingMode
+from torchcaps.ops._reference import CouplingMode
 from torchcaps.ops.conv import Competition, PoseKind, Size, check_pose
 from torchcaps.types import Capsules, Trace
 

@@ -9,7 +9,7 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn._validation import check_positive
 from torchcaps.nn.routers import RoutingSpec, make_router
 from torchcaps.ops import vote
-from torchcaps.ops._route import CouplingMode
+from torchcaps.ops._reference import CouplingMode
 from torchcaps.types import Capsules, Trace
 
 

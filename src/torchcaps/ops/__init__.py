@@ -9,6 +9,7 @@ import pkgutil
 
 from torchcaps.ops._backends import KernelStatus, fastest_backend, list_kernels, transforms_active
 from torchcaps.ops._iterations import ParentSoftmax, Step, last_step, parent_softmax, routing_of
+from torchcaps.ops._pieces import set_votes_memory
 from torchcaps.ops._route import route, route_conv, trace
 from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
 from torchcaps.ops.attention import attention_routing
@@ -58,6 +59,7 @@ __all__ = [
     "routing_of",
     "self_attention_routing",
     "self_routing",
+    "set_votes_memory",
     "squash",
     "squashed_length",
     "trace",

@@ -10,7 +10,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from torchcaps.errors import ConfigError
-from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, Unavailable
+from torchcaps.ops._kernel import Kernel, Unavailable
+from torchcaps.ops._pieces import worth_recomputing
+from torchcaps.ops._recompute import RECOMPUTE, RECOMPUTE_NAMED
+from torchcaps.ops._routing import ROUTINGS, Routing
 from torchcaps.ops.conv import Window
 from torchcaps.types import Capsules
 
@@ -32,7 +35,8 @@ def choose_kernel(
     if backend != "auto":
         routing.check_backend(backend)
     device, dtype = children.poses.device, torch.promote_types(children.poses.dtype, weight.dtype)
-    for kernel in routing.kernels:
+    chosen, reason = None, None
+    for kernel in kernels_of(routing, backend):
         if backend not in ("auto", kernel.backend):
             continue
         reason = unavailable_reason(kernel, device, dtype)
@@ -41,12 +45,25 @@ def choose_kernel(
         if reason is None:
             reason = kernel.why_unsupported(children, weight, window, params)
         if reason is None:
-            return kernel
-        if backend != "auto":
+            chosen = kernel
+            break
+    if backend != "auto":
+        if chosen is None:
             raise ConfigError(f"backend: expected one that can serve, got '{backend}' ({reason})")
-    if device.type == "cpu":
+        return chosen
+    generic = chosen is RECOMPUTE
+    large = (chosen is None or generic) and worth_recomputing(children.poses, weight, window)
+    if device.type == "cpu" and (chosen is None or chosen.backend != "cpu"):
         _warn_missing(routing, device, window)
-    return None
+    if chosen is None and large and transform_reason() is not None:
+        _warn_stored(routing)
+    # With few votes `recompute` saves little memory, and computes them twice.
+    return None if generic and not large else chosen
+
+
+def kernels_of(routing: Routing, backend: str = "auto") -> tuple[Kernel, ...]:
+    """Return all kernels of a routing, the preferred one first and last `recompute`, which runs its reference."""
+    return (*routing.kernels, RECOMPUTE if backend == "auto" else RECOMPUTE_NAMED)
 
 
 # Reasons by check, device type and dtype: availability does not change while a process runs.
@@ -108,9 +125,9 @@ def fastest_backend(algorithm: str, device: torch.device, dtype: torch.dtype) ->
 
     Example:
         >>> fastest_backend("variational", torch.device("cpu"), torch.float32)
-        'reference'
+        'recompute'
     """
-    for kernel in ROUTINGS[algorithm].kernels:
+    for kernel in kernels_of(ROUTINGS[algorithm]):
         if unavailable_reason(kernel, device, dtype) is None:
             return kernel.backend
     return "reference"
@@ -140,21 +157,22 @@ def list_kernels() -> list[KernelStatus]:
 
     Example:
         >>> [kernel.backend for kernel in list_kernels() if kernel.algorithm == "dynamic"]
-        ['triton', 'cpu']
+        ['triton', 'cpu', 'recompute']
     """
     rows: list[KernelStatus] = []
     for name in ROUTINGS:
-        for kernel in ROUTINGS[name].kernels:
+        for kernel in {kernel.backend: kernel for kernel in kernels_of(ROUTINGS[name])}.values():
             reason = unavailable_reason(kernel, torch.device(kernel.device), torch.float32)
             rows.append(KernelStatus(name, kernel.backend, reason is None, reason or kernel.describe()))
     return rows
 
 
 _warned = False
+_warned_stored = False
 
 
 def _warn_missing(routing: Routing, device: torch.device, window: Window | None) -> None:
-    """Warn once per process where the reference serves because the compiled CPU kernel is missing."""
+    """Warn once per process where another implementation serves because the compiled CPU kernel is missing."""
     global _warned
     if _warned or torch.compiler.is_compiling() or transform_reason() is not None:
         return
@@ -164,3 +182,12 @@ def _warn_missing(routing: Routing, device: torch.device, window: Window | None)
         if reason is not None:
             _warned = True
             warnings.warn(f"routing runs without its CPU kernel, many times slower ({reason})", stacklevel=2)
+
+
+def _warn_stored(routing: Routing) -> None:
+    """Warn once per process where a transform needs the reference and the votes are large."""
+    global _warned_stored
+    if _warned_stored or torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        return
+    _warned_stored = True
+    warnings.warn(f"{routing.name} routing stores all votes: {transform_reason()}", stacklevel=2)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError
 from torchcaps.ops._backends import choose_kernel
-from torchcaps.ops._iterations import Step, last_step, parent_softmax, uniform_coupling
-from torchcaps.ops._routing import ROUTINGS, Routing
+from torchcaps.ops._iterations import Step
+from torchcaps.ops._kernel import Kernel
+from torchcaps.ops._reference import CouplingMode, run_reference, set_coupling
+from torchcaps.ops._routing import ROUTINGS
 from torchcaps.ops.conv import Window
-from torchcaps.ops.votes import vote
 from torchcaps.types import Capsules, Trace
-
-CouplingMode = Literal["routed", "uniform"]
 
 
 def route(
@@ -56,9 +54,8 @@ def route(
     kernel = choose_kernel(routing, backend, children, weight, None, params)
     if kernel is not None:
         assert kernel.dense is not None
-        return kernel.dense(children, weight, **params)
-    last = last_step(reference_steps(routing, vote(children.poses, weight), children, None, params))
-    return Capsules(last.poses, last.activations)
+        return kernel.dense(children, weight, **_named(kernel, algorithm, params))
+    return run_reference(routing, children, weight, None, params)
 
 
 def route_conv(
@@ -104,39 +101,8 @@ def route_conv(
     kernel = choose_kernel(routing, backend, children, weight, window, params)
     if kernel is not None:
         assert kernel.conv is not None
-        return kernel.conv(children, weight, window, **params)
-    gathered = window.gather(children)
-    votes = conv_votes(routing, gathered, weight, window)
-    last = last_step(reference_steps(routing, votes, gathered, window, params))
-    return window.unflatten_grid(Capsules(last.poses, last.activations))
-
-
-def conv_votes(routing: Routing, gathered: Capsules, weight: Tensor, window: Window) -> Tensor:
-    """Compute the votes of gathered children.
-
-    A routing that does not read activations measures presence by length: an offset then counts in proportion to the
-    child's activation.
-    """
-    return window.votes(gathered.poses, weight, None if routing.reads_activations else gathered.activations)
-
-
-def reference_steps(
-    routing: Routing,
-    votes: Tensor,
-    children: Capsules,
-    window: Window | None,
-    params: dict[str, Any],
-    coupling: CouplingMode = "routed",
-) -> Iterator[Step]:
-    """Run the reference on votes [B, I, J, D] of children [B, I, P], gathered through `window` if there is one."""
-    inputs = dict(params)
-    if routing.reads_activations:
-        inputs["activations"] = children.activations
-    if routing.reads_poses:
-        inputs["poses"] = children.poses
-    if window is not None:
-        inputs.setdefault("softmax", window.softmax)
-    return routing.steps(votes, **_couple(routing, coupling, inputs))
+        return kernel.conv(children, weight, window, **_named(kernel, algorithm, params))
+    return run_reference(routing, children, weight, window, params)
 
 
 def trace(algorithm: str, votes: Tensor, *args: Any, coupling: CouplingMode = "routed", **params: Any) -> Trace:
@@ -164,7 +130,7 @@ def trace(algorithm: str, votes: Tensor, *args: Any, coupling: CouplingMode = "r
         torch.Size([3, 2, 6, 3])
     """
     routing = ROUTINGS[algorithm]
-    return stack_steps(algorithm, votes, routing.steps(votes, *args, **_couple(routing, coupling, params)))
+    return stack_steps(algorithm, votes, routing.steps(votes, *args, **set_coupling(routing, coupling, params)))
 
 
 def stack_steps(algorithm: str, votes: Tensor, steps: Iterator[Step]) -> Trace:
@@ -185,11 +151,5 @@ def _given(params: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _couple(routing: Routing, coupling: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    if coupling == "routed":
-        return inputs
-    if coupling not in get_args(CouplingMode):
-        raise ConfigError(f"coupling: expected one of {', '.join(get_args(CouplingMode))}, got '{coupling}'")
-    if not routing.has_softmax:
-        raise ConfigError(f"coupling: expected 'routed' for {routing.name} routing, got 'uniform' (it has no softmax)")
-    return {**inputs, "softmax": uniform_coupling(inputs.get("softmax", parent_softmax))}
+def _named(kernel: Kernel, algorithm: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "routing": algorithm} if kernel.takes_routing else params

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torchcaps import ops
 from torchcaps._registry import Registry, check_options
 from torchcaps.errors import ConfigError
-from torchcaps.ops._route import CouplingMode, conv_votes, reference_steps, stack_steps
+from torchcaps.ops._reference import CouplingMode, conv_votes, reference_steps
+from torchcaps.ops._route import stack_steps
 from torchcaps.types import Capsules, Routed, Trace
 
 # Laws that a router may declare, by name; `torchcaps.testing.laws` has the check of each.

@@ -10,6 +10,7 @@ register_routing(
         name="attention",
         steps=attention_steps,
         kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+        per_sample=frozenset({"parents"}),
     )
 )
 

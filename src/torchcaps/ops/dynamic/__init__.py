@@ -26,6 +26,7 @@ register_routing(
             ),
         ),
         takes_bias=True,
+        per_sample=frozenset({"logits"}),
     )
 )
 

@@ -20,6 +20,7 @@ register_routing(
             ),
         ),
         reads_activations=True,
+        per_sample=frozenset({"logits"}),
     )
 )
 
