@@ -44,9 +44,10 @@ KNOWN_PRIVATE = {
     "bench/render.py imports torchcaps.viz._style",
     "experiments/reproduction_report.py imports torchcaps.report._page",
     "models/branched_capsnet.py imports torchcaps.nn._validation",
-    "nn/conv.py imports torchcaps.ops._route",
-    "nn/linear.py imports torchcaps.ops._route",
+    "nn/conv.py imports torchcaps.ops._reference",
+    "nn/linear.py imports torchcaps.ops._reference",
     "nn/routers/attention.py imports torchcaps.ops._iterations",
+    "nn/routers/base.py imports torchcaps.ops._reference",
     "nn/routers/base.py imports torchcaps.ops._route",
     "nn/routers/variational.py imports torchcaps.ops._iterations",
 }
