@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         errors,
         evaluation,
         experiments,
+        integrations,
         models,
         nn,
         ops,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         viz,
     )
     from torchcaps.data import list_data, load_data
+    from torchcaps.integrations import export
     from torchcaps.models import create_model, list_models, list_pretrained, pretrained_card, register_model
     from torchcaps.nn import list_routers
     from torchcaps.types import Capsules, Routed, Trace
@@ -33,6 +35,7 @@ _MODULES = (
     "errors",
     "evaluation",
     "experiments",
+    "integrations",
     "models",
     "nn",
     "ops",
@@ -46,6 +49,7 @@ _NAMES = {
     "Routed": "types",
     "Trace": "types",
     "create_model": "models",
+    "export": "integrations",
     "list_data": "data",
     "list_models": "models",
     "list_pretrained": "models",
@@ -66,6 +70,8 @@ __all__ = [
     "errors",
     "evaluation",
     "experiments",
+    "export",
+    "integrations",
     "list_data",
     "list_models",
     "list_pretrained",

@@ -16,6 +16,7 @@ from torchcaps.cli import (
     compare,
     data,
     eval,
+    export,
     info,
     models,
     play,
@@ -31,7 +32,22 @@ from torchcaps.errors import ConfigError, TorchcapsError
 
 VERBS: dict[str, Verb] = {
     module.VERB.name: module.VERB
-    for module in (train, eval, predict, show, play, compare, reproduce, models, routers, data, recipes, bench, info)
+    for module in (
+        train,
+        eval,
+        predict,
+        export,
+        show,
+        play,
+        compare,
+        reproduce,
+        models,
+        routers,
+        data,
+        recipes,
+        bench,
+        info,
+    )
 }
 
 # A disk that is full, a limit on files, a folder that is read-only.

@@ -184,7 +184,7 @@ class Window:
         own = own.reshape(-1, len(seen), math.prod(shape[1:]) // math.prod(self.kernel))  # [B, H'*W'*K*K, M]
         # The largest value of each child is taken out before the sum, as any log-sum-exp does.
         none = background.detach() if isinstance(background, Tensor) else background
-        top = own.new_zeros(len(own), math.prod(self.grid), own.shape[2]) + (-torch.inf if none is None else none)
+        top = own.new_zeros(own.shape[0], math.prod(self.grid), own.shape[2]) + (-torch.inf if none is None else none)
         index = seen[None, :, None].expand_as(own)
         top = top.scatter_reduce(1, index, own.detach(), "amax")  # [B, H*W, M]
         total = torch.zeros_like(top) if background is None else (background - top).exp()  # [B, H*W, M]

@@ -2,7 +2,7 @@
 
 from torchcaps.ops import _native
 from torchcaps.ops._routing import Kernel, Routing, register_routing
-from torchcaps.ops.em import cpu
+from torchcaps.ops.em import cpu, export
 from torchcaps.ops.em.reference import em_routing, em_steps
 from torchcaps.ops.em.schedules import inverse_temps
 
@@ -18,6 +18,7 @@ register_routing(
                 unsupported=cpu.unsupported,
                 describe=_native.instruction_set,
             ),
+            Kernel("export", conv=export.conv, unsupported=export.unsupported, composite=True),
         ),
         reads_activations=True,
         per_sample=frozenset({"logits"}),

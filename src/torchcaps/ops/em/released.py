@@ -54,7 +54,7 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
         top = each.amax(dim=(1, 3) if fast else 1, keepdim=True)  # [B, 1, I, 1 or J]
         density = (each - top).exp()  # [B, H'*W'*K*K, I, J]
         own = density.sum(dim=3, keepdim=True) if fast else density  # [B, H'*W'*K*K, I, 1 or J]
-        total = own.new_zeros(len(own), count, *own.shape[2:])  # [B, groups, I, 1 or J]
+        total = own.new_zeros(own.shape[0], count, *own.shape[2:])  # [B, groups, I, 1 or J]
         total = total.index_add(1, group, own)[:, group]  # [B, H'*W'*K*K, I, 1 or J]
         total = total.clamp_min(FAST_SUM_FLOOR) if fast else total + SUM_FLOOR
         return (density / total).reshape(logits.shape)  # [B*H'*W', K*K*I, J]

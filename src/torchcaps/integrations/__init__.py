@@ -1,0 +1,25 @@
+"""Bridges to other tools. Each needs its own extra, and only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchcaps.integrations.exporter import EXPORT_FORMATS, Exported, export
+    from torchcaps.integrations.onnx_model import OnnxModel
+
+_NAMES = {
+    "EXPORT_FORMATS": "exporter",
+    "Exported": "exporter",
+    "OnnxModel": "onnx_model",
+    "export": "exporter",
+}
+
+__all__ = ["EXPORT_FORMATS", "Exported", "OnnxModel", "export"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"torchcaps.integrations.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'torchcaps.integrations' has no attribute '{name}'")
