@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from raising import raises_about
+from torchcaps import ops
 from torchcaps.errors import ShapeError
 from torchcaps.types import Capsules, Routed, Trace
 
@@ -72,3 +73,11 @@ def test_trace_is_immutable() -> None:
     trace = Trace("dynamic", some, some, some, some, some)
     with pytest.raises(dataclasses.FrozenInstanceError):
         trace.algorithm = "em"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_repr_is_one_line_of_shapes() -> None:
+    votes = torch.randn(2, 6, 3, 4)
+    trace = ops.trace("dynamic", votes, iters=3)
+    assert repr(trace) == "Trace(dynamic, iters=3, votes [2, 6, 3, 4], poses [3, 2, 3, 4])"
+    assert repr(trace.routed) == "Routed(poses [2, 3, 4], activations [2, 3], coupling [2, 6, 3])"
+    assert repr(trace.routed.capsules) == "Capsules(poses [2, 3, 4], activations [2, 3])"

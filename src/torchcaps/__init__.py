@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torchcaps.integrations import export
     from torchcaps.models import create_model, list_models, list_pretrained, pretrained_card, register_model
     from torchcaps.nn import list_routers
+    from torchcaps.train import load_model, load_run
     from torchcaps.types import Capsules, Routed, Trace
 
 __version__ = "0.1.0"
@@ -55,6 +56,8 @@ _NAMES = {
     "list_pretrained": "models",
     "list_routers": "nn",
     "load_data": "data",
+    "load_model": "train",
+    "load_run": "train",
     "pretrained_card": "models",
     "register_model": "models",
 }
@@ -77,6 +80,8 @@ __all__ = [
     "list_pretrained",
     "list_routers",
     "load_data",
+    "load_model",
+    "load_run",
     "models",
     "nn",
     "ops",

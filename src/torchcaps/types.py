@@ -16,6 +16,11 @@ from torchcaps.errors import ShapeError
 Progress = Callable[[int, int], None]
 
 
+def _shape(value: object) -> str:
+    """Return the shape of a tensor; export and vmap put other values into the same classes."""
+    return str(list(value.shape)) if isinstance(value, Tensor) else repr(value)
+
+
 class Capsules(NamedTuple):
     """Capsules of a batch: a set of them, or a grid of positions with the same types of capsules.
 
@@ -34,6 +39,9 @@ class Capsules(NamedTuple):
 
     poses: Tensor
     activations: Tensor
+
+    def __repr__(self) -> str:
+        return f"Capsules(poses {_shape(self.poses)}, activations {_shape(self.activations)})"
 
     def flatten(self) -> Capsules:
         """Flatten a grid to a set, position by position.
@@ -72,6 +80,10 @@ class Routed(NamedTuple):
     activations: Tensor
     coupling: Tensor
 
+    def __repr__(self) -> str:
+        shapes = (f"{name} {_shape(value)}" for name, value in zip(self._fields, self, strict=True))
+        return f"Routed({', '.join(shapes)})"
+
     @property
     def capsules(self) -> Capsules:
         """The parents as capsules."""
@@ -102,6 +114,9 @@ class Trace:
     poses: Tensor  # [R, B, J, D]
     activations: Tensor  # [R, B, J]
     extras: dict[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.algorithm}, iters={self.iters}, votes {_shape(self.votes)}, poses {_shape(self.poses)})"
 
     @property
     def iters(self) -> int:

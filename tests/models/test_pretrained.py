@@ -76,7 +76,6 @@ def test_matching_options_are_accepted(folder: Path) -> None:
     ("given", "named"),
     [
         ({"image_shape": (3, 32, 32)}, ["image_shape:", (1, 28, 28), "got (3, 32, 32)", "'mnist'"]),
-        ({"num_classes": 5}, ["num_classes:", "expected 10", "got 5"]),
         ({"routing": "em"}, ["routing:", {"name": "dynamic", "iters": 2}, "got 'em'"]),
         ({"decoder": "mlp"}, ["decoder:", "expected 'deconv'", "got 'mlp'"]),
         ({"decodr": "mlp"}, ["unknown option 'decodr'", "'capsnet_small'", "'decoder'"]),
@@ -157,3 +156,13 @@ def test_cards_match_their_networks(name: str) -> None:
     assert card.research_only or card.data["name"] != "smallnorb"
     # No file or folder of the machine that it was trained on.
     assert not re.search(r"['\"]/", str([card.data, card.recipe, card.limits]))
+
+
+def test_other_number_of_classes_gets_a_new_head() -> None:
+    whole = tc.create_model("branched_capsnet", pretrained="mnist")
+    with pytest.warns(UserWarning, match=r"5 classes instead of 10.*decoder"):
+        model = tc.create_model("branched_capsnet", pretrained="mnist", num_classes=5)
+    assert model(torch.rand(2, 1, 28, 28)).activations.shape == (2, 5)
+    kept = [name for name, tensor in model.state_dict().items() if torch.equal(tensor, whole.state_dict()[name])]
+    assert any(name.startswith("stem.") for name in kept)
+    assert not any(name.startswith("decoder.") for name in kept)

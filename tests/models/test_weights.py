@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -78,6 +80,6 @@ def test_weights_without_temperature_have_none(tmp_path):
 @pytest.mark.parametrize("stored", ["warm", "0", "-1", "nan", "inf"])
 def test_temperature_that_is_not_positive_is_refused(tmp_path, stored):
     file = tmp_path / "w.safetensors"
-    save_file(create_model("cnn_small").state_dict(), file, {"temperature": stored})
+    save_file(create_model("cnn_small").state_dict(), file, {"torchcaps": json.dumps({"temperature": stored})})
     with raises_about(CheckpointError, "weights:", stored):
         load_weights(create_model("cnn_small"), file)

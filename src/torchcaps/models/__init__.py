@@ -3,6 +3,7 @@
 from torchcaps.models._backbones import BACKBONES
 from torchcaps.models._base import Grid, ImageModel
 from torchcaps.models._create import MODELS, create_model, list_models, register_model
+from torchcaps.models._describe import ModelDescription, load_described, read_description
 from torchcaps.models._weights import load_weights, save_weights
 from torchcaps.models.attention_capsnet import AttentionCapsNet
 from torchcaps.models.backbone_capsnet import BackboneCapsNet, BackboneLinear
@@ -35,13 +36,16 @@ __all__ = [
     "KuramotoNet",
     "MatrixCapsNet",
     "ModelCard",
+    "ModelDescription",
     "ReleasedMatrixCapsNet",
     "TransformingAutoencoder",
     "create_model",
     "list_models",
     "list_pretrained",
+    "load_described",
     "load_weights",
     "pretrained_card",
+    "read_description",
     "register_model",
     "save_weights",
 ]

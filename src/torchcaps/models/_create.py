@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from torchcaps._registry import Registry, check_options
 from torchcaps.models._base import ImageModel, ImageShape, check_sizes
-from torchcaps.models._weights import load_weights
+from torchcaps.models._weights import load_matching, load_weights
 from torchcaps.models.pretrained import card_for
 
 ModelFactory = Callable[..., ImageModel]
@@ -68,7 +69,9 @@ def create_model(
         image_shape: Channels, height and width of the images. Default: (1, 28, 28).
         num_classes: Number of classes. Default: 10.
         pretrained: Name of bundled weights (see `list_pretrained`), or of the data set that bundled weights of this
-            model were trained on. The model is then in evaluation mode, with the sizes and options of the weights.
+            model were trained on. The model is then in evaluation mode, with the sizes and options of the weights. With
+            another `num_classes`, what depends on the classes (head and decoder) starts with new weights, and a warning
+            says so.
         **options: Keyword arguments of the model's factory.
 
     Returns:
@@ -89,9 +92,19 @@ def create_model(
     check_options(options, defaults, f"model '{name}'")
     if pretrained is not None:
         card = card_for(name, pretrained)
-        card.check(name, image_shape, num_classes, options, defaults)
-        model = factory(card.image_shape, card.num_classes, **card.options)
-        return load_weights(model, card.weights).eval()
+        card.check(name, image_shape, options, defaults)
+        classes = card.num_classes if num_classes is None else num_classes
+        check_sizes(card.image_shape, classes)
+        model = factory(card.image_shape, classes, **card.options)
+        if classes == card.num_classes:
+            return load_weights(model, card.weights).eval()
+        new = load_matching(model, card.weights, skip="decoder.")
+        warnings.warn(
+            f"pretrained '{card.name}': {classes} classes instead of {card.num_classes}; "
+            f"new weights for {', '.join(new)}",
+            stacklevel=2,
+        )
+        return model.eval()
     image_shape = (1, 28, 28) if image_shape is None else image_shape
     num_classes = 10 if num_classes is None else num_classes
     # Before the factory computes with the sizes, so that the message names the argument.

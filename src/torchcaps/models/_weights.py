@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
@@ -16,10 +17,16 @@ from torchcaps._registry import nearest
 from torchcaps.errors import CheckpointError
 
 Model = TypeVar("Model", bound=nn.Module)
+# Key of our entry in the metadata of a safetensors file.
+KEY = "torchcaps"
 
 
 def save_weights(
-    weights: nn.Module | Mapping[str, Tensor], path: str | Path, *, temperature: float | None = None
+    weights: nn.Module | Mapping[str, Tensor],
+    path: str | Path,
+    *,
+    temperature: float | None = None,
+    description: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the weights of a model to a safetensors file. An existing file is replaced atomically.
 
@@ -28,6 +35,7 @@ def save_weights(
         path: File to write.
         temperature: Temperature of the class probabilities, written into the metadata of the file. Default: that of
             the model.
+        description: What else the metadata of the file says, as values of JSON; see `ModelDescription`.
 
     Shape:
         Tensors of any shape.
@@ -43,7 +51,9 @@ def save_weights(
     # Copies, because safetensors refuses tensors that share memory.
     state = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     temperature = getattr(weights, "temperature", None) if temperature is None else temperature
-    write_bytes(path, save(state, None if temperature is None else {"temperature": repr(float(temperature))}))
+    entries = {**(description or {}), **({} if temperature is None else {"temperature": float(temperature)})}
+    # One key: safetensors writes several of them in random order, and equal runs have equal files.
+    write_bytes(path, save(state, {KEY: json.dumps(entries)} if entries else None))
 
 
 def load_weights(model: Model, path: str | Path) -> Model:
@@ -71,7 +81,7 @@ def load_weights(model: Model, path: str | Path) -> Model:
     """
     try:
         state, temperature = load_file(path), _temperature(path)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a safetensors file, got '{path}' ({error})") from None
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     problems = [f"no '{name}'" for name in shapes if name not in state]
@@ -90,9 +100,49 @@ def load_weights(model: Model, path: str | Path) -> Model:
     return model
 
 
-def _temperature(path: str | Path) -> float | None:
+def load_matching(model: nn.Module, path: str | Path, *, skip: str) -> list[str]:
+    """Load the weights of a file whose names and shapes are those of a model, and leave the others as they are.
+
+    Args:
+        model: The model, which is changed in place.
+        path: A safetensors file.
+        skip: Prefix of names that are not loaded.
+
+    Returns:
+        The parts of the model that have entries which were not loaded.
+    """
+    state, own = load_file(path), model.state_dict()
+    fitting = {
+        name: tensor
+        for name, tensor in state.items()
+        if name in own and own[name].shape == tensor.shape and not name.startswith(skip)
+    }
+    model.load_state_dict(fitting, strict=False)
+    return list(dict.fromkeys(name.partition(".")[0] for name in own if name not in fitting))
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """Return what `save_weights` wrote into the metadata of a file, empty if there is nothing.
+
+    Args:
+        path: A safetensors file.
+
+    Returns:
+        The temperature and the description, as values of JSON.
+
+    Raises:
+        ValueError: If the metadata are no JSON object.
+    """
     with safe_open(path, framework="pt") as file:
-        stored = (file.metadata() or {}).get("temperature")
+        stored = (file.metadata() or {}).get(KEY)
+    entries = {} if stored is None else json.loads(stored)
+    if not isinstance(entries, dict):
+        raise ValueError(f"metadata {stored!r:.80}")
+    return entries
+
+
+def _temperature(path: str | Path) -> float | None:
+    stored = read_metadata(path).get("temperature")
     temperature = None if stored is None else float(stored)
     if temperature is not None and not 0 < temperature < math.inf:
         raise ValueError(f"temperature {stored}")

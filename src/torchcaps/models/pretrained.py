@@ -87,19 +87,18 @@ class ModelCard:
         self,
         model: str,
         image_shape: tuple[int, int, int] | None,
-        num_classes: int | None,
         options: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:
-        """Raise a ConfigError unless the weights fit a model with these sizes and options; None fits any size."""
+        """Raise a ConfigError unless the weights fit a model with this shape and these options; None fits any shape."""
         if model != self.model:
             raise ConfigError(
                 f"pretrained: expected weights of {model}, got '{self.name}' (weights of {self.model}); "
                 f"{_bundled_for(model)}"
             )
-        expected = {"image_shape": self.image_shape, "num_classes": self.num_classes, **defaults, **self.options}
-        sizes = {"image_shape": image_shape and tuple(image_shape), "num_classes": num_classes}
-        for name, given in {**{key: size for key, size in sizes.items() if size is not None}, **options}.items():
+        expected = {"image_shape": self.image_shape, **defaults, **self.options}
+        shape = {} if image_shape is None else {"image_shape": tuple(image_shape)}
+        for name, given in {**shape, **options}.items():
             if given != expected[name]:
                 raise ConfigError(
                     f"{name}: expected {expected[name]!r}, got {given!r} (the pretrained weights '{self.name}' fix it)"

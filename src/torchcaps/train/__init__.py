@@ -8,30 +8,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchcaps.train._runner import fit, resume
     from torchcaps.train.context import RunContext
+    from torchcaps.train.loading import Prediction, load_model, load_run, predict_images
     from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
     from torchcaps.train.run import Run
 
 _NAMES = {
     "DEFAULT_RECIPE": "recipe",
+    "Prediction": "loading",
     "Recipe": "recipe",
     "Run": "run",
     "RunContext": "context",
     "fit": "_runner",
     "list_recipes": "recipe",
+    "load_model": "loading",
     "load_recipe": "recipe",
+    "load_run": "loading",
     "parse_recipe": "recipe",
+    "predict_images": "loading",
     "resume": "_runner",
 }
 
 __all__ = [
     "DEFAULT_RECIPE",
+    "Prediction",
     "Recipe",
     "Run",
     "RunContext",
     "fit",
     "list_recipes",
+    "load_model",
     "load_recipe",
+    "load_run",
     "parse_recipe",
+    "predict_images",
     "resume",
 ]
 

@@ -227,7 +227,9 @@ def _finish(run: Run, state: RunState, progress: bool) -> None:
     write_diagnostics(run.path, state.diagnostics)
     run.context.use_weights(state.best["weights"])
     run.context.fit_temperature()
-    save_weights(state.best["weights"], run.weights, temperature=run.context.model.temperature)
+    description = run.describe_model()._asdict()
+    temperature = run.context.model.temperature
+    save_weights(state.best["weights"], run.weights, temperature=temperature, description=description)
     with testing_bar(progress) as report:
         run.context.evaluate(report)
     results: dict[str, Any] = {

@@ -14,18 +14,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from torch import Tensor
 
 from torchcaps._files import make_folder, naming, sync_folder, write_text
 from torchcaps.data import ImageDataset, load_data
 from torchcaps.diagnostics.history import Row, from_csv, to_csv
 from torchcaps.errors import CheckpointError, WriteError
-from torchcaps.models import ImageModel, create_model, load_weights
+from torchcaps.models import ImageModel, ModelDescription, load_weights
 from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
 from torchcaps.train.context import RunContext
 from torchcaps.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from torchcaps.train.loading import Prediction
 
 METRICS, DIAGNOSTICS = "metrics.csv", "diagnostics.csv"
 # Default names that are tried in one second.
@@ -304,17 +308,64 @@ class Run:
             raise CheckpointError(
                 f"run: expected a finished run, got '{self.path}' (status '{record['status']}'; resume it)"
             )
-        try:
-            channels, height, width = map(int, record["image_shape"])
-            classes = int(record["num_classes"])
-        except (KeyError, TypeError, ValueError) as error:
-            file = self.path / "run.json"
-            raise CheckpointError(f"run: expected image_shape and num_classes, got '{file}' ({error!r})") from None
-        # The weights of the run hold those of the backbone: the file that it started from may be gone.
-        options = {name: value for name, value in self.recipe.model.options.items() if name != "weights"}
-        model = create_model(self.recipe.model.name, (channels, height, width), classes, **options)
+        model = self.describe_model().create()
         load_weights(model, self.weights)
         return model.eval()
+
+    def describe_model(self) -> ModelDescription:
+        """Return what makes the model: name, options and sizes, and the names of the classes.
+
+        Returns:
+            The description, which is also stored in the weights file.
+
+        Raises:
+            CheckpointError: If run.json is damaged.
+        """
+        record, model = self.record, self.recipe.model
+        try:
+            channels, height, width = map(int, record["image_shape"])
+            names, labels = tuple(map(str, record["class_names"])), int(record["num_labels"])
+            if len(names) != int(record["num_classes"]):
+                raise ValueError(f"{len(names)} class names")
+        except (KeyError, TypeError, ValueError) as error:
+            file = self.path / RECORD
+            raise CheckpointError(f"run: expected image_shape and class_names, got '{file}' ({error!r})") from None
+        return ModelDescription(model.name, model.options, (channels, height, width), names, labels)
+
+    def predict(self, image: str | Path | Tensor) -> Prediction:
+        """Classify one image with the trained model.
+
+        Args:
+            image: An image file of any size, or an image with values in [0, 1].
+
+        Shape:
+            image: [C, H, W], where it is a tensor.
+
+        Returns:
+            The prediction: label, probability, probabilities and activations of all classes.
+
+        Example:
+            >>> Run.open("runs/mine").predict("photo.png").label  # doctest: +SKIP
+            'cat'
+        """
+        return self.predict_many(image.unsqueeze(0) if isinstance(image, Tensor) else [image])[0]
+
+    def predict_many(self, images: Tensor | Sequence[str | Path]) -> list[Prediction]:
+        """Classify several images with the trained model.
+
+        Args:
+            images: Image files of any size, or a batch with values in [0, 1].
+
+        Shape:
+            images: [B, C, H, W], where they are a tensor.
+
+        Returns:
+            One prediction per image.
+        """
+        from torchcaps.train.loading import predict_images
+
+        record = self.record
+        return predict_images(self.context.model, record["class_names"], images, record["num_labels"])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
