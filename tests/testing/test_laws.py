@@ -89,8 +89,21 @@ class Broken(Router):
         super().__init__()
         self.iters = iters
 
-    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, **_: Any) -> Capsules:
-        return self(ops.vote(children.poses, weight), children, bias=bias).capsules
+    def route(
+        self,
+        children: Capsules,
+        weight: Tensor,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        **_: Any,
+    ) -> Capsules:
+        children = ops.mask_children(children, mask)
+        out = self(ops.vote(children.poses, weight), children, bias=bias).capsules
+        if mask is None:
+            return out
+        empty = ~mask.any(dim=1)
+        return Capsules(out.poses.masked_fill(empty[:, None, None], 0), out.activations.masked_fill(empty[:, None], 0))
 
     def softmax(self, logits: Tensor) -> Tensor:
         return logits.softmax(-1)
@@ -244,6 +257,18 @@ class OtherRoute(Broken):
         return super().route(children, weight.transpose(2, 3), bias=bias)
 
 
+class IgnoresMask(Broken):
+    def route(self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, **_: Any) -> Capsules:
+        return super().route(children, weight, bias=bias)
+
+
+class BiasWithoutMask(Broken):
+    def route(
+        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, mask: Tensor | None = None, **_: Any
+    ) -> Capsules:
+        return super().route(children, weight, bias=bias if mask is None else None, mask=mask)
+
+
 BROKEN: list[tuple[type[Router], str]] = [
     (ChildSoftmax, "coupling_sums_to_one"),
     (HalfSoftmax, "coupling_sums_to_one"),
@@ -270,6 +295,8 @@ BROKEN: list[tuple[type[Router], str]] = [
     (IgnoresActivations, "inactive_child_has_no_vote"),
     (ActivationsCancel, "inactive_child_has_no_vote"),
     (OtherRoute, "route_is_vote_then_forward"),
+    (IgnoresMask, "masked_child_changes_nothing"),
+    (BiasWithoutMask, "full_mask_changes_nothing"),
 ]
 
 

@@ -101,22 +101,26 @@ class GridCaps(nn.Module):
         """
         raise NotImplementedError
 
-    def forward(self, children: Capsules) -> Capsules:
+    def forward(self, children: Capsules, mask: Tensor | None = None) -> Capsules:
         """Route a grid of children to a grid of parents.
 
         Args:
             children: The lower capsules.
+            mask: True where a child, or every child of a place, is present; see `CapsLinear`. The parents of a position
+                that sees no child are 0; `window(children).seen(mask)` is their mask.
 
         Shape:
-            children: [B, H, W, in_caps, in_dim]; returns [B, H', W', out_caps, out_dim].
+            children: [B, H, W, in_caps, in_dim]; mask: bool [B, H, W, in_caps] or [B, H, W]; returns
+            [B, H', W', out_caps, out_dim].
 
         Returns:
             The parents.
 
         Raises:
-            ShapeError: If the children do not fit the layer.
+            ShapeError: If the children or the mask do not fit the layer.
         """
-        return self.routing.route_conv(children, self.weight, self.window(children), backend=self.backend)
+        window = self.window(children)
+        return self.routing.route_conv(children, self.weight, window, backend=self.backend, mask=mask)
 
     def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
         """Route with the reference and keep every iteration; each position counts as a sample, [R, B*H'*W', ...].
@@ -252,22 +256,24 @@ class ClassCaps(GridCaps):
             raise ShapeError(f"poses: expected a grid of {self.grid}, as many as centres, got {(height, width)}")
         return Window((height, width), (height, width), pose=self.pose, offsets=self.offsets)
 
-    def forward(self, children: Capsules) -> Capsules:
+    def forward(self, children: Capsules, mask: Tensor | None = None) -> Capsules:
         """Route a grid of children to the classes.
 
         Args:
             children: The lower capsules.
+            mask: True where a child, or every child of a place, is present; see `CapsLinear`.
 
         Shape:
-            children: [B, H, W, in_caps, in_dim]; returns [B, out_caps, out_dim].
+            children: [B, H, W, in_caps, in_dim]; mask: bool [B, H, W, in_caps] or [B, H, W]; returns
+            [B, out_caps, out_dim].
 
         Returns:
             The class capsules.
 
         Raises:
-            ShapeError: If the children do not fit the layer.
+            ShapeError: If the children or the mask do not fit the layer.
         """
-        return super().forward(children).flatten()
+        return super().forward(children, mask).flatten()
 
     def extra_repr(self) -> str:
         coordinates = self.grid is not None

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn._validation import check_positive
 from torchcaps.nn.routers import RoutingSpec, make_router
-from torchcaps.ops import vote
+from torchcaps.ops import expand_mask, vote
 from torchcaps.ops._reference import CouplingMode
 from torchcaps.types import Capsules, Trace
 
@@ -74,23 +74,28 @@ class CapsLinear(nn.Module):
         if self.bias is not None:
             nn.init.constant_(self.bias, 0.1)
 
-    def forward(self, children: Capsules) -> Capsules:
+    def forward(self, children: Capsules, mask: Tensor | None = None) -> Capsules:
         """Route the children to the parents.
 
         Args:
             children: The lower capsules.
+            mask: True where a child is present. The others are padding: they have no effect and no gradient. The
+                parents of a sample without any child are 0.
 
         Shape:
-            children: [B, in_caps, in_dim] or [B, H, W, I, in_dim]; returns [B, out_caps, out_dim].
+            children: [B, in_caps, in_dim] or [B, H, W, I, in_dim]; mask: bool [B, in_caps], or [B, H, W, I] or
+            [B, H, W]; returns [B, out_caps, out_dim].
 
         Returns:
             The parents.
 
         Raises:
-            ShapeError: If the children do not fit the weight.
+            ShapeError: If the children or the mask do not fit the weight.
         """
-        children = self._flat(children)
-        return self.routing.route(children, self._matrices(children), bias=self.bias, backend=self.backend)
+        flat = self._flat(children)
+        if mask is not None:
+            mask = expand_mask(mask, children).flatten(1)  # [B, I]
+        return self.routing.route(flat, self._matrices(flat), bias=self.bias, backend=self.backend, mask=mask)
 
     def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
         """Route with the reference and keep every iteration.

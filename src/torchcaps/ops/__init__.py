@@ -9,6 +9,7 @@ import pkgutil
 
 from torchcaps.ops._backends import KernelStatus, fastest_backend, list_kernels, transforms_active
 from torchcaps.ops._iterations import ParentSoftmax, Step, last_step, parent_softmax, routing_of
+from torchcaps.ops._mask import expand_mask, mask_children
 from torchcaps.ops._pieces import set_votes_memory
 from torchcaps.ops._route import route, route_conv, trace
 from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
@@ -44,11 +45,13 @@ __all__ = [
     "attention_routing",
     "dynamic_routing",
     "em_routing",
+    "expand_mask",
     "fastest_backend",
     "kmeans_routing",
     "kuramoto_routing",
     "last_step",
     "list_kernels",
+    "mask_children",
     "matrix_vote",
     "parent_softmax",
     "random_routing",

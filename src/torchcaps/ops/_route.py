@@ -11,6 +11,7 @@ from torch import Tensor
 from torchcaps.ops._backends import choose_kernel
 from torchcaps.ops._iterations import Step
 from torchcaps.ops._kernel import Kernel
+from torchcaps.ops._mask import clear_unseen, expand_mask, mask_children
 from torchcaps.ops._reference import CouplingMode, run_reference, set_coupling
 from torchcaps.ops._routing import ROUTINGS
 from torchcaps.ops.conv import Window
@@ -18,7 +19,13 @@ from torchcaps.types import Capsules, Trace
 
 
 def route(
-    children: Capsules, weight: Tensor, algorithm: str = "dynamic", *, backend: str = "auto", **params: Any
+    children: Capsules,
+    weight: Tensor,
+    algorithm: str = "dynamic",
+    *,
+    backend: str = "auto",
+    mask: Tensor | None = None,
+    **params: Any,
 ) -> Capsules:
     """Route a dense layer: every child votes for every parent.
 
@@ -30,18 +37,20 @@ def route(
         algorithm: Name of a routing in `ROUTINGS`.
         backend: `auto` takes the first available kernel that supports the case, and the reference where there is none.
             Any other name selects that implementation.
+        mask: True where a child is present. The others have no effect and no gradient, whatever their values. The
+            parents of a sample without any child are 0.
         **params: Options and learned tensors of the routing, as its reference takes them: `iters`, `bias`, ...
 
     Shape:
-        children: poses [B, I, P], activations [B, I]; weight: [I, J, P, D] or [J, P, D]; returns poses [B, J, D],
-        activations [B, J].
+        children: poses [B, I, P], activations [B, I]; weight: [I, J, P, D] or [J, P, D]; mask: bool [B, I]; returns
+        poses [B, J, D], activations [B, J].
 
     Returns:
         The parents.
 
     Raises:
         ConfigError: If an option is unknown or the named backend is not available or does not support the case.
-        ShapeError: If poses and weight do not fit.
+        ShapeError: If poses, weight and mask do not fit.
         UnknownNameError: If there is no such routing.
 
     Example:
@@ -49,6 +58,9 @@ def route(
         >>> route(children, torch.randn(6, 3, 8, 16), "dynamic", iters=3).poses.shape
         torch.Size([2, 3, 16])
     """
+    if mask is not None:
+        present = mask_children(children, mask)
+        return clear_unseen(route(present, weight, algorithm, backend=backend, **params), mask.any(dim=1))
     routing, params = ROUTINGS[algorithm], _given(params)
     routing.check_options(params)
     kernel = choose_kernel(routing, backend, children, weight, None, params)
@@ -65,6 +77,7 @@ def route_conv(
     algorithm: str = "em",
     *,
     backend: str = "auto",
+    mask: Tensor | None = None,
     **params: Any,
 ) -> Capsules:
     """Route a convolutional layer: the children under a window vote for the parents at its position.
@@ -75,12 +88,15 @@ def route_conv(
         window: Kernel size, stride, competition and kind of pose.
         algorithm: Name of a routing in `ROUTINGS`.
         backend: As in `route`.
+        mask: True where a child is present, or all children of a place; as in `route`. The parents of a position that
+            sees no child are 0.
         **params: Options and learned tensors of the routing, as its reference takes them. Every position counts as a
             sample there.
 
     Shape:
         children: poses [B, H, W, I, P], activations [B, H, W, I]; weight: [K*K*I, J, p, p] for matrices,
-        [K*K*I, J, P, D] for vectors; returns poses [B, H', W', J, D], activations [B, H', W', J].
+        [K*K*I, J, P, D] for vectors; mask: bool [B, H, W, I] or [B, H, W]; returns poses [B, H', W', J, D],
+        activations [B, H', W', J].
 
     Returns:
         A grid of parents.
@@ -96,6 +112,9 @@ def route_conv(
         >>> route_conv(children, torch.randn(36, 7, 4, 4), Window((5, 5), (3, 3)), "em", **betas).poses.shape
         torch.Size([2, 3, 3, 7, 16])
     """
+    if mask is not None:
+        present, seen = mask_children(children, mask), window.seen(expand_mask(mask, children))
+        return clear_unseen(route_conv(present, weight, window, algorithm, backend=backend, **params), seen)
     routing, params = ROUTINGS[algorithm], _given(params)
     routing.check_options(params)
     kernel = choose_kernel(routing, backend, children, weight, window, params)

@@ -118,6 +118,40 @@ class Window:
         activations = activations.permute(0, 1, 2, 4, 5, 3).flatten(3, 5).flatten(0, 2)  # [B*H'*W', K*K*I]
         return Capsules(poses, activations)
 
+    def seen(self, mask: Tensor) -> Tensor:
+        """Return which positions see a child that is present: the mask of the parents.
+
+        Args:
+            mask: True where a child is present.
+
+        Shape:
+            mask: bool [B, H, W, I] or [B, H, W]; returns [B, H', W'].
+
+        Returns:
+            True where a position sees any child.
+        """
+        places = mask.any(dim=-1) if mask.dim() == 4 else mask  # [B, H, W]
+        return self._unfold(places).flatten(3).any(dim=-1)  # [B, H', W']
+
+    def present_share(self, mask: Tensor) -> Tensor:
+        """Compute which share of the children in `children_per_parent` is present.
+
+        Args:
+            mask: 1 where a child is present, 0 elsewhere.
+
+        Shape:
+            mask: [B, H, W, I], of a floating-point type; returns [B].
+
+        Returns:
+            The share of each sample, from 0 to 1.
+        """
+        index = self._grid_index(mask.device)  # [H'*W'*K*K]
+        counts = torch.bincount(index, minlength=math.prod(self.grid))  # [H*W]
+        # A child counts at every position that sees it, or once where these compete for it.
+        counts = counts if self.competition == "local" else counts.clamp(max=1)
+        present = mask.mean(dim=-1).flatten(1)  # [B, H*W]
+        return (present * counts).sum(dim=1) / counts.sum()  # [B]
+
     def votes(self, poses: Tensor, weight: Tensor, presence: Tensor | None = None) -> Tensor:
         """Compute the votes of gathered children.
 

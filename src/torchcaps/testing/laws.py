@@ -215,6 +215,50 @@ def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 
 @law
+def masked_child_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
+    """A masked child has no effect and no gradient, even if it is not a number; without children parents are 0."""
+    case = _case(make, sizes, dtype)
+    padding = torch.full_like(case.children.poses[:, :1], torch.nan)  # [B, 1, P]
+    children = [case.children.poses.detach(), case.children.activations.detach()]
+    padded = [torch.cat([children[0], padding], 1), torch.cat([children[1], padding[..., 0]], 1)]
+    mask = torch.arange(sizes.children + 1).expand(sizes.batch, -1) < sizes.children  # [B, I + 1]
+    results: list[list[Tensor]] = []
+    for router, inputs, weight, present in (
+        (case.router, children, case.weight, None),
+        (_with_room(case.router, make, sizes).to(dtype), padded, torch.cat([case.weight, case.weight[:1]]), mask),
+    ):
+        leaves = [tensor.clone().requires_grad_() for tensor in (*inputs, weight)]
+        out = router.route(Capsules(leaves[0], leaves[1]), leaves[2], bias=case.bias, mask=present)
+        seen = torch.cat([out.poses.flatten(), out.activations.flatten()])
+        grads = torch.autograd.grad(
+            (seen * torch.linspace(1, 2, len(seen), dtype=dtype)).sum(), leaves, allow_unused=True
+        )
+        zeros = [torch.zeros_like(leaf) if grad is None else grad for leaf, grad in zip(leaves, grads, strict=True)]
+        results.append([*out, *zeros])
+        if present is not None:
+            rest = (zeros[0][:, -1], zeros[1][:, -1], zeros[2][-1])
+            _must(
+                all(bool((part == 0).all()) for part in rest), "expected no gradient of a masked child and its weight"
+            )
+            empty = router.route(Capsules(leaves[0], leaves[1]), leaves[2], bias=case.bias, mask=torch.zeros_like(mask))
+            _must(not any(part.any() for part in empty), "expected parents of 0 without any child")
+    names = ("poses", "activations", "gradient of poses", "gradient of activations", "gradient of weight")
+    for name, alone, beside in zip(names, *results, strict=True):
+        _same(beside[tuple(map(slice, alone.shape))], alone, name)
+
+
+@law
+def full_mask_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
+    """A mask of all children changes nothing."""
+    case = _case(make, sizes, dtype)
+    mask = torch.ones_like(case.children.activations, dtype=torch.bool)  # [B, I]
+    without = case.router.route(case.children, case.weight, bias=case.bias)
+    masked = case.router.route(case.children, case.weight, bias=case.bias, mask=mask)
+    for name, got, expected in zip(Capsules._fields, masked, without, strict=True):
+        _same(got, expected, name)
+
+
+@law
 def inactive_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
     """The votes of a child with zero activation have no effect."""
     case = _case(make, sizes, dtype)

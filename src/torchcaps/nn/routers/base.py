@@ -23,8 +23,10 @@ LAWS = frozenset(
         "activations_are_probabilities",
         "coupling_is_a_share",
         "coupling_sums_to_one",
+        "full_mask_changes_nothing",
         "inactive_child_has_no_vote",
         "iterations_are_counted",
+        "masked_child_changes_nothing",
         "one_iteration_is_uniform",
         "permuting_children_changes_nothing",
         "permuting_parents_permutes",
@@ -122,6 +124,24 @@ class Router(nn.Module):
             The arguments by name. By default they are the constructor's.
         """
         return self.options()
+
+    def masked_params(self, children: Capsules, mask: Tensor, window: ops.Window | None = None) -> dict[str, Any]:
+        """Return the keyword arguments of the routing where some children are masked.
+
+        A router whose arguments depend on the number of children overrides it, so that it counts those present.
+
+        Args:
+            children: The children, of which the masked ones are absent.
+            mask: True where a child is present.
+            window: The window, in a convolutional layer.
+
+        Shape:
+            children: [B, I, P] or [B, H, W, I, P]; mask: [B, I] or [B, H, W, I].
+
+        Returns:
+            The arguments by name. By default they are those without a mask.
+        """
+        return self.params(children, window)
 
     def options(self) -> dict[str, Any]:
         """Return the constructor's arguments by name."""
@@ -231,7 +251,13 @@ class Router(nn.Module):
         return self.trace(votes, gathered, window=window, **params)
 
     def route(
-        self, children: Capsules, weight: Tensor, *, bias: Tensor | None = None, backend: str = "auto"
+        self,
+        children: Capsules,
+        weight: Tensor,
+        *,
+        bias: Tensor | None = None,
+        backend: str = "auto",
+        mask: Tensor | None = None,
     ) -> Capsules:
         """Route a dense layer; see `ops.route`.
 
@@ -240,9 +266,10 @@ class Router(nn.Module):
             weight: One matrix per child and parent, or one per parent.
             bias: Vector added to each parent.
             backend: Implementation, `auto` for the fastest available.
+            mask: True where a child is present.
 
         Shape:
-            children: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; bias: [J, D]; returns [B, J, D].
+            children: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; bias: [J, D]; mask: bool [B, I]; returns [B, J, D].
 
         Returns:
             The parents.
@@ -250,9 +277,18 @@ class Router(nn.Module):
         Raises:
             ConfigError: If the backend cannot serve or there is a bias that the routing does not take.
         """
-        return ops.route(children, weight, self.algorithm, backend=backend, **self._inputs(children, bias, None))
+        params = self._inputs(children, bias, None, mask)
+        return ops.route(children, weight, self.algorithm, backend=backend, mask=mask, **params)
 
-    def route_conv(self, children: Capsules, weight: Tensor, window: ops.Window, *, backend: str = "auto") -> Capsules:
+    def route_conv(
+        self,
+        children: Capsules,
+        weight: Tensor,
+        window: ops.Window,
+        *,
+        backend: str = "auto",
+        mask: Tensor | None = None,
+    ) -> Capsules:
         """Route a convolutional layer; see `ops.route_conv`.
 
         Args:
@@ -260,9 +296,10 @@ class Router(nn.Module):
             weight: Matrices of the window; see `ops.Window.votes`.
             window: The window of the layer.
             backend: Implementation, `auto` for the fastest available.
+            mask: True where a child is present.
 
         Shape:
-            children: [B, H, W, I, P]; returns [B, H', W', J, D].
+            children: [B, H, W, I, P]; mask: bool [B, H, W, I] or [B, H, W]; returns [B, H', W', J, D].
 
         Returns:
             A grid of parents.
@@ -270,14 +307,19 @@ class Router(nn.Module):
         Raises:
             ConfigError: If the backend cannot serve.
         """
-        params = self.params(children, window)
-        return ops.route_conv(children, weight, window, self.algorithm, backend=backend, **params)
+        params = self._inputs(children, None, window, mask)
+        return ops.route_conv(children, weight, window, self.algorithm, backend=backend, mask=mask, **params)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options().items())
 
-    def _inputs(self, children: Capsules, bias: Tensor | None, window: ops.Window | None) -> dict[str, Any]:
-        params = self.params(children, window)
+    def _inputs(
+        self, children: Capsules, bias: Tensor | None, window: ops.Window | None, mask: Tensor | None = None
+    ) -> dict[str, Any]:
+        if mask is None:
+            params = self.params(children, window)
+        else:
+            params = self.masked_params(children, ops.expand_mask(mask, children), window)
         if bias is None:
             return params
         if not self.takes_bias:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps import ops
 from torchcaps.errors import ConfigError
@@ -216,6 +216,19 @@ class EMRouting(Router):
         if self.released_variant is not None and window is not None:
             params["softmax"] = released_softmax(window, fast=self.released_variant == "fast")
         return params
+
+    def masked_params(self, children: Capsules, mask: Tensor, window: ops.Window | None = None) -> dict[str, Any]:
+        params = self.params(children, window)
+        if not self.normalise:
+            return params
+        present = mask.to(torch.promote_types(children.poses.dtype, torch.float32))
+        share = present.mean(dim=1) if window is None else window.present_share(present)  # [B]
+        load = self._children_per_parent(children, window) * share  # [B]
+        # A sample without children has no parents, and its load no meaning.
+        load = load.masked_fill(share == 0, 1)  # [B]
+        if window is not None:
+            load = load.repeat_interleave(math.prod(window.positions))  # [B*H'*W']
+        return {**params, "beta_a": prepared(self.beta_a), "inverse_temp": tuple(self.inverse_temp), "load": load}
 
     def _scaled_schedule(self, iters: int) -> tuple[float, ...]:
         return tuple(self.scale * value for value in inverse_temps(self.schedule, iters))

@@ -21,7 +21,7 @@ register_routing(
             Kernel("export", conv=export.conv, unsupported=export.unsupported, composite=True),
         ),
         reads_activations=True,
-        per_sample=frozenset({"logits"}),
+        per_sample=frozenset({"logits", "load"}),
     )
 )
 

@@ -122,6 +122,7 @@ def em_steps(
     background: Background = None,
     start: Start = "parents",
     mass_floor: float = MASS_FLOOR,
+    load: Tensor | None = None,
     softmax: ParentSoftmax = parent_softmax,
 ) -> Iterator[Step]:
     """Route by expectation-maximisation: each parent is a Gaussian that explains the votes of its children.
@@ -151,11 +152,12 @@ def em_steps(
         start: First coupling. With 'parents' all parents that see a child get the same share of it; with 'types' each
             gets 1/J of it, also where several positions of a kernel see the child.
         mass_floor: Added to the sum of the shares of a parent.
+        load: Number that the cost of each sample is divided by, such as its number of children per parent.
         softmax: Softmax over the parents that a child chooses from: all J, or those of a `Window`.
 
     Shape:
-        votes: [B, I, J, D]; activations: [B, I]; logits: [B, I, J]; betas: [J]; poses [B, J, D], activations
-        [B, J], coupling [B, I, J].
+        votes: [B, I, J, D]; activations: [B, I]; logits: [B, I, J]; betas: [J]; load: [B]; poses [B, J, D],
+        activations [B, J], coupling [B, I, J].
 
     Yields:
         One step per iteration, with the extras `variance`, `cost` and `activity`.
@@ -172,6 +174,8 @@ def em_steps(
     check_em(votes, activations, beta_u, beta_a, logits)
     check_em_options(covariance, variance_floor, momentum, start, mass_floor)
     check_background(background)
+    if load is not None and load.shape != votes.shape[:1]:
+        raise ShapeError(f"load: expected {tuple(votes.shape[:1])}, got {tuple(load.shape)}")
     if logits is not None and start != "parents":
         raise ConfigError(f"start: expected 'parents' where logits are given, got '{start}' (logits are a start too)")
     if logits is None:
@@ -186,6 +190,8 @@ def em_steps(
         mean = gaussians.mean  # [B, J, D]
         # The sum over h of beta_u + ln sigma_h, with sigma the deviation: half of the logarithm of the variance.
         cost = (votes.shape[-1] * beta_u + 0.5 * gaussians.log_det) * share.sum(dim=1)  # [B, J]
+        if load is not None:
+            cost = cost / load.unsqueeze(-1)  # [B, J]
         activity = inverse * (beta_a - cost)  # [B, J]
         extras = {"variance": gaussians.variance, "cost": cost, "activity": activity}
         yield Step(logits, coupling, mean, activity.sigmoid(), extras)
