@@ -1,12 +1,13 @@
 """Routers: modules that hold the options and parameters of a routing algorithm, one file each."""
 
 from torchcaps.nn.routers.attention import AttentionRouting
-from torchcaps.nn.routers.base import LAWS, ROUTERS, Router, RoutingSpec, list_routers, make_router
+from torchcaps.nn.routers.base import LAWS, ROUTERS, Router
 from torchcaps.nn.routers.controls import RandomRouting, UniformRouting
 from torchcaps.nn.routers.dynamic import DynamicRouting
 from torchcaps.nn.routers.em import EMRouting
 from torchcaps.nn.routers.kmeans import KMeansRouting
 from torchcaps.nn.routers.kuramoto import KuramotoRouting
+from torchcaps.nn.routers.make import RoutingSpec, list_routers, make_router
 from torchcaps.nn.routers.self_attention import SelfAttentionRouting
 from torchcaps.nn.routers.self_routing import SelfRouting
 from torchcaps.nn.routers.variational import VariationalRouting
