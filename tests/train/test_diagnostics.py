@@ -6,7 +6,8 @@ import pytest
 
 from torchcaps.train import fit, resume
 from torchcaps.train._callback import RunCallback
-from torchcaps.train.run import Run, write_metrics
+from torchcaps.train._tables import write_metrics
+from torchcaps.train.run import Run
 
 
 def test_training_is_the_same_with_and_without(recipe, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.train import Run, load_recipe
-from torchcaps.train.run import write_metrics
+from torchcaps.train._tables import write_metrics
 
 
 def test_new_folder_is_reopened(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torchcaps.bench._case import CASES
 from torchcaps.bench.measure import TimingBudget, measure_memory, measure_point
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import list_kernels
-from torchcaps.train.environment import commit, machine, versions
+from torchcaps.train.environment import commit, machine, now, versions
 
 Result = dict[str, Any]
 FULL = TimingBudget(rounds=15, seconds=60)
@@ -66,7 +65,7 @@ def run_case(
         "benchmark": name,
         "title": case.title,
         "quick": quick,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "commit": commit(),
         "versions": versions(),
         "machine": machine(),

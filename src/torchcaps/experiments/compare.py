@@ -6,7 +6,6 @@ import inspect
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from torchcaps.experiments.grid import SILENT, PlannedRun, Reporter, run_grid
 from torchcaps.models import MODELS
 from torchcaps.nn import ROUTERS
 from torchcaps.train import Recipe, Run
-from torchcaps.train.environment import commit, machine, versions
+from torchcaps.train.environment import commit, machine, now, versions
 
 
 def compare(
@@ -124,7 +123,7 @@ def _result(recipe: Recipe, runs: Mapping[str, list[RouterRun]], *, seeds: int, 
     return Comparison(
         recipe=asdict(recipe),
         status="stopped" if "stopped" in statuses else "finished" if complete else "running",
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        date=now(),
         commit=commit(),
         versions=versions(),
         machine=machine(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from torchcaps._files import make_folder, write_figure, write_text
@@ -24,6 +23,7 @@ from torchcaps.experiments.reproductions import Reproduction, changes_experiment
 from torchcaps.experiments.run_or_resume import failure_reason
 from torchcaps.report import FigureContext, draw_figure
 from torchcaps.train import Run
+from torchcaps.train.environment import now
 
 
 def reproduce(
@@ -131,7 +131,7 @@ def _result(
         columns=list(METRICS[entry.metric].columns),
         changes=[change for change in changes if changes_experiment(change)],
         status="stopped" if "stopped" in statuses else "finished" if complete else "partial",
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        date=now(),
         rows=[summarize_network(network, runs[network.label], recipes[network.label]) for network in entry.networks],
     )
 

@@ -12,8 +12,9 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 
 from torchcaps.diagnostics import EpochDiagnostics
+from torchcaps.train._tables import write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
-from torchcaps.train.run import Run, write_diagnostics, write_metrics
+from torchcaps.train.run import Run
 
 # Ctrl-C, the end of a batch job, the end of a terminal session.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -26,8 +26,9 @@ from torchcaps.train._loop import train_loop
 from torchcaps.train._progress import testing_bar
 from torchcaps.train._recovery import restart as restart_folder
 from torchcaps.train._recovery import set_aside_folders, text_hash
+from torchcaps.train._tables import METRICS, metrics_text, write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
-from torchcaps.train.environment import provenance
+from torchcaps.train.environment import now, provenance
 from torchcaps.train.module import (
     check_mixup,
     make_loss,
@@ -37,7 +38,7 @@ from torchcaps.train.module import (
     with_class_weights,
 )
 from torchcaps.train.recipe import Recipe, with_absolute_paths
-from torchcaps.train.run import METRICS, Run, metrics_text, now, write_diagnostics, write_metrics
+from torchcaps.train.run import Run
 
 
 @torch.random.fork_rng(devices=[])

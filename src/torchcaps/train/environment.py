@@ -1,10 +1,11 @@
-"""Provenance of a run's numbers: versions, commit, machine."""
+"""Provenance of numbers: versions, commit, machine, time."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,12 @@ def _memory() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def now() -> str:
+    """Return the time in UTC, to the second.
+
+    Returns:
+        The time in ISO format.
+    """
+    return datetime.now(UTC).isoformat(timespec="seconds")

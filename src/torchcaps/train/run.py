@@ -2,86 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import errno
-import io
 import json
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
 from torch import Tensor
 
-from torchcaps._files import make_folder, naming, sync_folder, write_text
+from torchcaps._files import make_folder, write_text
 from torchcaps.data import ImageDataset, load_data
-from torchcaps.diagnostics.history import Row, from_csv, to_csv
-from torchcaps.errors import CheckpointError, WriteError
+from torchcaps.errors import CheckpointError
 from torchcaps.models import ImageModel, ModelDescription, load_weights
+from torchcaps.train._folder import LOCK, claim_folder, lock_folder, make_or_use
 from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
+from torchcaps.train._tables import read_diagnostics, read_metrics
 from torchcaps.train.context import RunContext
 from torchcaps.train.recipe import Recipe
 
 if TYPE_CHECKING:
     from torchcaps.train.loading import Prediction
-
-METRICS, DIAGNOSTICS = "metrics.csv", "diagnostics.csv"
-# Default names that are tried in one second.
-_MOST_NAMES = 1000
-
-
-def metrics_text(rows: Sequence[Mapping[str, float]]) -> str:
-    """Return the content of metrics.csv.
-
-    Args:
-        rows: One row per epoch; values that a row does not have are written as NaN.
-
-    Returns:
-        The text.
-    """
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    if names:
-        table = csv.DictWriter(text, names, restval="nan", lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    return text.getvalue()
-
-
-def write_metrics(folder: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Write metrics.csv.
-
-    Args:
-        folder: The run folder.
-        rows: One row per epoch.
-    """
-    write_text(folder / METRICS, metrics_text(rows))
-
-
-def write_diagnostics(folder: Path, rows: Sequence[Row]) -> None:
-    """Write diagnostics.csv, unless there are none: a model without classes has no diagnostics.
-
-    Args:
-        folder: The run folder.
-        rows: The measures of all epochs.
-    """
-    if rows:
-        write_text(folder / DIAGNOSTICS, to_csv(rows))
-
-
-def now() -> str:
-    """Return the time in UTC, to the second.
-
-    Returns:
-        The time in ISO format.
-    """
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -113,10 +55,10 @@ class Run:
         Raises:
             CheckpointError: If the folder is not empty, or another process is creating a run in it.
         """
-        run = cls(_claim(recipe.name) if folder is None else _make(Path(folder)), recipe)
+        run = cls(claim_folder(recipe.name) if folder is None else make_or_use(Path(folder)), recipe)
         # Under the lock: of two processes that were given the same empty folder, the second finds it taken.
         with run.locked():
-            if any(entry.name != ".lock" for entry in run.path.iterdir()):
+            if any(entry.name != LOCK for entry in run.path.iterdir()):
                 known = (run.path / RECORD).exists()
                 hint = "it holds a run; resume it, or choose another folder" if known else "not empty"
                 raise CheckpointError(f"folder: expected a new or empty folder, got '{run.path}' ({hint})")
@@ -228,14 +170,7 @@ class Run:
         Raises:
             CheckpointError: If the file is damaged.
         """
-        file = self.path / METRICS
-        if not file.exists():
-            return {}
-        try:
-            rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
-            return {name: [float(row[name]) for row in rows] for name in rows[0]} if rows else {}
-        except (ValueError, TypeError, csv.Error) as error:
-            raise CheckpointError(f"run: expected numbers in columns, got '{file}' ({error})") from None
+        return read_metrics(self.path)
 
     def diagnostics(self) -> dict[str, list[Any]]:
         """Read diagnostics.csv.
@@ -247,13 +182,7 @@ class Run:
         Raises:
             CheckpointError: If the file is damaged.
         """
-        file = self.path / DIAGNOSTICS
-        if not file.exists():
-            return {}
-        try:
-            return from_csv(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise CheckpointError(f"run: expected diagnostics, got '{file}' ({error})") from None
+        return read_diagnostics(self.path)
 
     @cached_property
     def context(self) -> RunContext:
@@ -377,41 +306,5 @@ class Run:
         Raises:
             CheckpointError: If another process holds the lock.
         """
-        file = self.path / ".lock"
-        lock = FileLock(file, timeout=0)
-        try:
-            # Opening empties it: never somebody's file that a link in a run folder points to.
-            if os.path.lexists(file) and (not stat.S_ISREG(file.lstat().st_mode) or file.lstat().st_nlink > 1):
-                raise CheckpointError(f"run: expected a plain lock file, got a link or folder '{file}' (remove it)")
-            lock.acquire()
-        except Timeout:
-            raise CheckpointError(f"run: expected a run that no other process uses, got '{self.path}'") from None
-        except OSError as error:
-            raise CheckpointError(f"run: expected a folder to write to, got '{self.path}' ({error})") from None
-        try:
+        with lock_folder(self.path):
             yield
-        finally:
-            lock.release()
-
-
-def _claim(name: str) -> Path:
-    """Make a new folder in runs/; of several processes at once, each gets its own."""
-    stamp = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    for number in range(1, _MOST_NAMES + 1):
-        path = Path("runs") / (stamp if number == 1 else f"{stamp}-{number}")
-        try:
-            with naming(path):
-                make_folder(path.parent)
-                path.mkdir()
-                sync_folder(path.parent)
-        except WriteError as error:
-            if error.errno != errno.EEXIST:
-                raise
-            continue
-        return path
-    raise CheckpointError(f"folder: expected a free name, got {_MOST_NAMES} folders like '{Path('runs') / stamp}'")
-
-
-def _make(path: Path) -> Path:
-    # A folder that the user names may be a link.
-    return path if path.is_dir() else make_folder(path)
