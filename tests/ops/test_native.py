@@ -148,11 +148,17 @@ def test_fewer_threads_than_requested_compute_the_same() -> None:
 
 
 @needs_kernel
-def test_every_entry_has_argument_types() -> None:
+@pytest.mark.parametrize("kernel", ["dynamic", "attention_pass", "weighted_sum", "em"])
+def test_entries_have_argument_types(kernel: str) -> None:
     library, _ = _native.load(list(torchcaps.__path__))
     assert library is not None
-    for name in _native.KERNELS:
-        for entry in (f"torchcaps_{name}_forward_f32", f"torchcaps_{name}_backward_f64"):
-            function = getattr(library, entry)
-            assert function.restype is ctypes.c_int
-            assert len(function.argtypes) == 7
+    for entry in (f"torchcaps_{kernel}_forward_f32", f"torchcaps_{kernel}_backward_f64"):
+        function = _native._entry(library, entry)
+        assert function.restype is ctypes.c_int
+        assert len(function.argtypes) == 7
+
+
+@needs_kernel
+def test_unknown_entry_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="'torchcaps_unknown_forward_f32'"):
+        _native.call("unknown_forward", [torch.zeros(1)], [1])

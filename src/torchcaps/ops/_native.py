@@ -18,7 +18,6 @@ from torchcaps.errors import ConfigError, ShapeError
 LIBRARY = "_kernels.so"
 # The interface that this module is written for: kAbiVersion in csrc/common/c_api.h.
 ABI_VERSION = 3
-KERNELS = ("dynamic", "attention_pass", "weighted_sum", "em")
 REMEDY = (
     "install a C++17 compiler (GCC or Clang), then run "
     "`pip install --no-cache-dir --force-reinstall --no-deps torchcaps`"
@@ -64,11 +63,6 @@ def load(folders: Sequence[str]) -> tuple[ctypes.CDLL | None, str]:
     if version != ABI_VERSION:
         return None, f"the library of CPU kernels is stale: expected ABI version {ABI_VERSION}, got {version}; {REMEDY}"
     library.torchcaps_instruction_set.restype = ctypes.c_char_p
-    for name in KERNELS:
-        for direction in ("forward", "backward"):
-            for suffix in _SUFFIX.values():
-                function = getattr(library, f"torchcaps_{name}_{direction}_{suffix}")
-                function.argtypes, function.restype = _ARGTYPES, ctypes.c_int
     return library, library.torchcaps_instruction_set().decode()
 
 
@@ -120,6 +114,16 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return _COMPUTE_DTYPE[dtype]
 
 
+@functools.cache
+def _entry(library: ctypes.CDLL, name: str) -> Any:
+    """Return an entry of the library with its argument types."""
+    if not hasattr(library, name):
+        raise RuntimeError(f"name: expected an entry of the library of CPU kernels, got '{name}'")
+    function = getattr(library, name)
+    function.argtypes, function.restype = _ARGTYPES, ctypes.c_int
+    return function
+
+
 def call(name: str, tensors: Sequence[Tensor | None], sizes: Sequence[int]) -> None:
     """Call a kernel with contiguous tensors of one type, with as many threads as torch uses.
 
@@ -134,7 +138,7 @@ def call(name: str, tensors: Sequence[Tensor | None], sizes: Sequence[int]) -> N
         RuntimeError: If the kernel fails for any other reason.
     """
     assert tensors[0] is not None
-    function = getattr(_loaded(), f"torchcaps_{name}_{_SUFFIX[tensors[0].dtype]}")
+    function = _entry(_loaded(), f"torchcaps_{name}_{_SUFFIX[tensors[0].dtype]}")
     pointers = (ctypes.c_void_p * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))
     message = ctypes.create_string_buffer(256)
     status = function(
