@@ -14,7 +14,14 @@ from torchcaps.cli import main
 # A class may be called anything that a folder may be called.
 CLASSES = ("[bold]cat", "dog & <b>", "eel")
 # Small enough to train in a second.
-TINY = ("trainer.epochs=2", "data.batch_size=16", "optim.warmup=0", "trainer.accelerator=cpu")
+TINY = (
+    "model.name=capsnet_small",
+    "trainer.epochs=2",
+    "data.batch_size=16",
+    "optim.warmup=0",
+    "trainer.accelerator=cpu",
+    "loss.reconstruction=0.01",
+)
 
 
 @pytest.fixture(scope="session")

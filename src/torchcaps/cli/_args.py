@@ -87,8 +87,8 @@ def add_recipe(parser: ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="RECIPE key=value",
-        help="name or TOML file of a recipe (default: digits; `torchcaps recipes` lists them), and overrides of its "
-        "values",
+        help="name or TOML file of a recipe (default: digits; `torchcaps recipes` lists them), or a folder of images, "
+        "and overrides of its values",
     )
 
 

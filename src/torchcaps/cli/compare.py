@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchcaps.cli._args import one_name
 from torchcaps.cli._multi_run import ConsoleReporter, exit_code, report_stopped
+from torchcaps.cli._recipe import open_recipe
 from torchcaps.cli._verb import Verb
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--routers", default="all", metavar="NAMES", help="comma-separated names, or all (default: all)"
     )
+    parser.add_argument(
+        "--controls",
+        default="",
+        metavar="MODELS",
+        help="comma-separated names of models without routing to train beside, such as backbone_linear",
+    )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="number of runs of each router (default: 3)")
     parser.add_argument(
         "--test",
@@ -41,18 +48,25 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     name, overrides = one_name(args.words, "recipe")
     from torchcaps.experiments import compare
-    from torchcaps.train import DEFAULT_RECIPE, load_recipe
 
-    recipe = load_recipe(name or DEFAULT_RECIPE, overrides)
+    recipe, _ = open_recipe(name, overrides)
     folder = args.out or Path("runs") / f"compare-{recipe.name}"
     routers = [] if args.routers == "all" else [name.strip() for name in args.routers.split(",")]
 
+    controls = [name.strip() for name in args.controls.split(",") if name.strip()]
     words = ["compare", *args.words, "--routers", args.routers, "--seeds", str(args.seeds)]
+    words += ["--controls", args.controls] if controls else []
     words += [word for test in args.test for word in ("--test", test)]
     try:
         with out.stdout_kept():
             result = compare(
-                recipe, folder, routers=routers, seeds=args.seeds, tests=args.test, reporter=ConsoleReporter(out)
+                recipe,
+                folder,
+                routers=routers,
+                controls=controls,
+                seeds=args.seeds,
+                tests=args.test,
+                reporter=ConsoleReporter(out),
             )
     except KeyboardInterrupt:
         return report_stopped(words, folder, args.out, out)
@@ -91,6 +105,10 @@ VERB = Verb(
     examples=(
         ("torchcaps compare digits", "all routers, three runs of each"),
         ("torchcaps compare digits --routers dynamic,em --seeds 5", "two routers, five runs of each"),
+        (
+            "torchcaps compare my/images --routers dynamic --controls backbone_linear",
+            "do the capsules help? equal budget",
+        ),
         ("torchcaps compare digits trainer.epochs=5 --out runs/short", "a changed recipe, in another folder"),
     ),
     configure=_configure,

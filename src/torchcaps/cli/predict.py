@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import itertools
+import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchcaps.cli._verb import Verb
-from torchcaps.errors import CheckpointError, ConfigError, WriteError
+from torchcaps.errors import CheckpointError, ConfigError, DataError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from torchcaps.models import ImageModel
 
 TOP = 3
+# The exit code if some images, but not all, cannot be read.
+UNREADABLE = 3
 
 
 class Classifier(NamedTuple):
@@ -37,10 +42,13 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "run", nargs="?", metavar="RUN", help="folder of a run, as printed by `torchcaps train`; or give --pretrained"
     )
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files of any common format and size")
+    parser.add_argument(
+        "images", nargs="*", metavar="IMAGE", help="image files of any common format and size, or folders of them"
+    )
     parser.add_argument(
         "--pretrained", metavar="NAME", help="bundled weights instead of a run (`torchcaps models` lists them)"
     )
+    parser.add_argument("--csv", action="store_true", help="print CSV: image, label and the activation of each class")
     parser.add_argument("--invert", action="store_true", help="invert light and dark, for dark ink on white paper")
     parser.add_argument(
         "--out",
@@ -50,27 +58,51 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(args: Namespace, out: Output) -> int:
+    if args.csv and args.json:
+        raise ConfigError("--csv: expected no --json beside it, got both")
     images = _images(args)
     classifier = _open_pretrained(args.pretrained) if args.pretrained is not None else _open_run(args.run)
     _check_channels(classifier.model.image_shape[0])
     folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
+    bad: list[DataError] = []
     written: set[Path] = set()
     with out.progress("predicting") as progress:
-        for path in images:
-            image, activations, decoded = _predict(classifier, path, args.invert)
-            if not activations.isfinite().all():
-                raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
-            values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
-            top = sorted(values.items(), key=lambda item: -item[1])[:TOP]
-            labels = [name for name, _ in top[: classifier.num_labels]]
+        for path, named in images:
+            try:
+                image, activations, decoded = _predict(classifier, path, args.invert)
+            except DataError as error:
+                bad.append(error)
+                continue
+            entry = _entry(classifier, path, activations)
             file = None
-            if decoded is not None:
+            # A folder may hold thousands of images.
+            if decoded is not None and (named or args.out is not None):
                 file = _write(_free(folder, Path(path).stem, written), image, decoded, named=args.out is not None)
-            entry = {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
             predictions.append({**entry, "reconstruction": file})
-            progress(len(predictions), len(images))
-    out.document({**classifier.origin, "predictions": predictions})
+            progress(len(predictions) + len(bad), len(images))
+    if not predictions:
+        raise bad[0] if len(bad) == 1 else DataError("\n".join(map(str, bad)))
+    out.document({**classifier.origin, "predictions": predictions, "errors": [str(error) for error in bad]})
+    for error in bad:
+        print(error, file=sys.stderr)
+    if args.csv:
+        print(_csv(classifier, predictions), end="")
+        return UNREADABLE if bad else 0
+    _show(classifier, predictions, folder, out)
+    return UNREADABLE if bad else 0
+
+
+def _entry(classifier: Classifier, path: str, activations: Tensor) -> dict[str, Any]:
+    if not activations.isfinite().all():
+        raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
+    values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
+    top = sorted(values.items(), key=lambda item: -item[1])[:TOP]
+    labels = [name for name, _ in top[: classifier.num_labels]]
+    return {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
+
+
+def _show(classifier: Classifier, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
     rows = [(entry["image"], *(f"{name} {share:.2f}" for name, share in entry["top"])) for entry in predictions]
     count = min(classifier.num_labels, len(rows[0]) - 1)
     out.table(("image", *["label"] * count, *["next"] * (len(rows[0]) - 1 - count)), rows)
@@ -78,11 +110,34 @@ def _run(args: Namespace, out: Output) -> int:
         out.say(classifier.about)
     if any(entry["reconstruction"] is not None for entry in predictions):
         out.say(f"inputs and reconstructions: {folder}")
-    return 0
 
 
-def _images(args: Namespace) -> list[str]:
-    """Return the image files; with --pretrained the first positional argument is one of them."""
+def _csv(classifier: Classifier, predictions: list[dict[str, Any]]) -> str:
+    """Return the predictions as CSV: the image, its labels, and the activation of each class."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["image", *["label"] * classifier.num_labels, *classifier.class_names])
+    for entry in predictions:
+        activations = (f"{value:.6g}" for value in entry["activations"].values())
+        table.writerow([entry["image"], *entry["labels"], *activations])
+    return text.getvalue()
+
+
+def _images(args: Namespace) -> list[tuple[str, bool]]:
+    """Return the image files, and whether each was named or is one of a folder."""
+    from torchcaps.data import list_images
+
+    images: list[tuple[str, bool]] = []
+    for word in _words(args):
+        found = list_images(Path(word)) if Path(word).is_dir() else []
+        if Path(word).is_dir() and not found:
+            raise DataError(f"{word}: expected image files in the folder, got none")
+        images += [(str(file), False) for file in found] or [(word, True)]
+    return images
+
+
+def _words(args: Namespace) -> list[str]:
+    """Return the files and folders; with --pretrained the first positional argument is one of them."""
     words = [] if args.run is None else [args.run, *args.images]
     if args.pretrained is None:
         missing = ["RUN", "IMAGE"][len(words) :]
@@ -184,11 +239,13 @@ VERB = Verb(
     description="Prints the class of each image and the activations of the most likely classes: from 0 (absent) to 1 "
     "(present), and with capsules they need not sum to 1. If the network has a decoder, it also writes a figure with "
     "the input and its reconstruction from the predicted class. Images are resized to the input size of the network. A "
-    "network that was trained on two digits per image names both.",
+    "network that was trained on two digits per image names both. A folder stands for all images in it and its "
+    "sub-folders. A file that cannot be read is reported, and the others are classified; the exit code is then 3.",
     examples=(
         ("torchcaps predict runs/NAME digit.png", "a light digit on black, like MNIST"),
         ("torchcaps predict runs/NAME --invert scan1.jpg scan2.jpg", "dark ink on white paper"),
         ("torchcaps predict --pretrained mnist digit.png", "with bundled weights"),
+        ("torchcaps predict runs/NAME my/photos --csv > predictions.csv", "all images of a folder, as a table"),
         ("torchcaps predict runs/NAME digit.png --json", "all activations, for a program"),
     ),
     configure=_configure,

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from torchcaps.cli._args import add_recipe, one_name, program
+from torchcaps.cli._recipe import SKIP_BAD, choices_document, open_recipe, show_choices
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from torchcaps.cli._output import Output
     from torchcaps.evaluation import Evaluation
-    from torchcaps.train import Run
+    from torchcaps.train import FolderRecipe, Recipe, Run
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -32,6 +33,12 @@ def _configure(parser: ArgumentParser) -> None:
         help="with --resume: start again from the first step, if all checkpoints are damaged; they are kept aside",
     )
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: a new folder in runs/)")
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="leave out image files that cannot be read, instead of stopping"
+    )
+    parser.add_argument(
+        "--find-lr", action="store_true", help="find a learning rate by a short trial first, and train with it"
+    )
     parser.add_argument("--no-report", action="store_true", help="train and evaluate only, without figures and report")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -41,21 +48,37 @@ def _run(args: Namespace, out: Output) -> int:
     epochs = None if args.resume is None else _epochs(changes, others=name is not None or args.out is not None)
     if args.restart and args.resume is None:
         raise ConfigError("--restart: expected --resume RUN, got no run")
-    from torchcaps.train import DEFAULT_RECIPE, fit, load_recipe, resume
+    from torchcaps.train import fit, resume
 
-    progress = out.shows_progress
+    progress, chosen = out.shows_progress, None
     with out.stdout_kept():
         if args.resume is not None:
             run = resume(args.resume, epochs=epochs, restart=args.restart, progress=progress)
         else:
-            run = fit(load_recipe(name or DEFAULT_RECIPE, changes), args.out, progress=progress)
+            recipe, chosen = open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])
+            if chosen is not None and progress:
+                show_choices(chosen, out)
+            if args.find_lr:
+                recipe = _with_found_lr(recipe, out)
+            run = fit(recipe, args.out, progress=progress)
     if run.status != "finished":
         out.document({"run": run.path, "status": run.status})
         print(f"stopped; resume with: {program()} train --resume {run.path}", file=sys.stderr)
         # As a shell reports a process that a signal ended: 130 for SIGINT, 143 for SIGTERM.
         return 128 + signal.Signals[run.record["signal"]]
-    _finish(run, out, report=not args.no_report)
+    _finish(run, out, chosen, report=not args.no_report)
     return 0
+
+
+def _with_found_lr(recipe: Recipe, out: Output) -> Recipe:
+    from dataclasses import replace
+
+    from torchcaps.train import find_lr
+
+    found = find_lr(recipe)
+    if out.shows_progress:
+        out.say(f"learning rate: {found.lr:.2g} (found by a trial of {len(found.losses)} steps)")
+    return replace(recipe, optim=replace(recipe.optim, lr=found.lr))
 
 
 def _epochs(changes: list[str], others: bool) -> int | None:
@@ -70,7 +93,7 @@ def _epochs(changes: list[str], others: bool) -> int | None:
     )
 
 
-def _finish(run: Run, out: Output, *, report: bool) -> None:
+def _finish(run: Run, out: Output, chosen: FolderRecipe | None, *, report: bool) -> None:
     from torchcaps.evaluation import findings
 
     model, evaluation = run.context.model, run.context.evaluate()
@@ -88,6 +111,7 @@ def _finish(run: Run, out: Output, *, report: bool) -> None:
             "count": evaluation.count,
             "recipe": run.recipe.name,
             "record": run.record,
+            **choices_document(chosen),
         }
     )
     out.say(f"{evaluation.headline} on {evaluation.count:,} held-out images{error}", style="bold")
@@ -132,12 +156,15 @@ VERB = Verb(
     description="Trains the network of a recipe, evaluates it on the held-out test set (not used for model "
     "selection), and writes everything into one run folder: recipe, metrics, checkpoints, weights, figures and a "
     "report to open in a browser. Arguments such as trainer.epochs=5 override values of the recipe; `torchcaps recipes "
-    "NAME` lists them all. A run that was stopped continues with --resume, and ends with the same weights as a run "
-    "that was not.",
+    "NAME` lists them all, and the short form epochs=5 works where it is unambiguous. With a folder of images in place "
+    "of a recipe, the recipe is chosen by looking at them: size, colour, backbone, batch, epochs, augmentation, class "
+    "weights. It is printed with reasons and stored in the run. A run that was stopped continues with --resume, and "
+    "ends with the same weights as a run that was not.",
     examples=(
         ("torchcaps train", "a small capsule network on the bundled digits"),
         ("torchcaps train digits trainer.epochs=5 --no-report", "the same with other values and without a report"),
-        ("torchcaps train folder data.options.path=my/images", "your own images, one sub-folder per class"),
+        ("torchcaps train my/images", "your own images, one sub-folder per class: looks at them and chooses a recipe"),
+        ("torchcaps train my/images epochs=30 backbone=resnet14", "the same with other values"),
         ("torchcaps train --resume runs/NAME", "continue a stopped run"),
     ),
     configure=_configure,

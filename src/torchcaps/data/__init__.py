@@ -10,6 +10,7 @@ from torchcaps.data.digits import load_digits
 from torchcaps.data.download import download_data
 from torchcaps.data.emnist import load_emnist
 from torchcaps.data.folder import FolderDataset, load_folder
+from torchcaps.data.folder_files import list_images
 from torchcaps.data.generated import GeneratedDataset
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.kmnist import load_kmnist
@@ -45,6 +46,7 @@ __all__ = [
     "describe",
     "download_data",
     "list_data",
+    "list_images",
     "load_affine_mnist",
     "load_affnist",
     "load_cifar10",

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data._folder_files import ScannedFolder, scan_folder
 from torchcaps.data.dataset import Batch, ImageDataset
+from torchcaps.data.folder_files import ScannedFolder, scan_folder
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.readers.image_files import MAX_THREADS, read_image
 from torchcaps.data.registry import DATASETS, DatasetEntry

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.data._folder_files import Files, scan_folder, shuffle_key
 from torchcaps.data.folder import report_bad
+from torchcaps.data.folder_files import Files, scan_folder, shuffle_key
 from torchcaps.data.readers.image_files import read_image
 from torchcaps.data.readers.shard_files import INDEX
 from torchcaps.errors import ConfigError, DataError

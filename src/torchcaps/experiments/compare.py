@@ -27,6 +27,7 @@ def compare(
     folder: str | Path,
     *,
     routers: Sequence[str] = (),
+    controls: Sequence[str] = (),
     seeds: int = 3,
     tests: Sequence[str] = (),
     reporter: Reporter = SILENT,
@@ -40,6 +41,8 @@ def compare(
         recipe: The recipe of all runs.
         folder: The folder of the comparison.
         routers: Names of routers; all by default.
+        controls: Names of models without routing to train beside, such as `backbone_linear`, with the options of the
+            recipe's model that they accept.
         seeds: Number of runs of each router, counted from the seed of the recipe.
         tests: Further test data, as `NAME key=value`.
         reporter: Receives the progress.
@@ -57,6 +60,8 @@ def compare(
     """
     names = list(dict.fromkeys(routers)) or ROUTERS.names()
     _check(recipe, names, seeds)
+    controls = list(dict.fromkeys(controls))
+    _ = [MODELS[name] for name in controls]
     data = {text: _test_data(text, recipe) for text in tests}
     folder = Path(folder)
     # Every router runs once before any runs a second time, so that a stopped comparison still compares.
@@ -65,11 +70,16 @@ def compare(
         for seed in range(recipe.seed, recipe.seed + seeds)
         for name in names
     ]
+    plan += [
+        PlannedRun(name, with_model(recipe, name, seed), f"{name}-seed{seed}")
+        for seed in range(recipe.seed, recipe.seed + seeds)
+        for name in controls
+    ]
 
     def measure(run: Run) -> RouterMetrics:
         return measure_run(run, data, memory=run.recipe.seed == recipe.seed)
 
-    runs: dict[str, list[RouterRun]] = {name: [] for name in names}
+    runs: dict[str, list[RouterRun]] = {name: [] for name in (*names, *controls)}
     result = partial(_result, recipe, seeds=seeds, tests=list(tests))
     latest = result(runs)
     for outcome in run_grid(plan, folder, measure, reporter=reporter):
@@ -87,6 +97,13 @@ def with_router(recipe: Recipe, router: str, seed: int) -> Recipe:
     accepted = inspect.signature(ROUTERS[router]).parameters
     routing = {"name": router, **{key: value for key, value in options.items() if key in accepted}}
     return replace(recipe, seed=seed, model=replace(recipe.model, options={**recipe.model.options, "routing": routing}))
+
+
+def with_model(recipe: Recipe, model: str, seed: int) -> Recipe:
+    """Return the recipe with another model and seed; options that the model does not accept are dropped."""
+    accepted = list(inspect.signature(MODELS[model]).parameters)[2:]
+    options = {key: value for key, value in recipe.model.options.items() if key in accepted and key != "routing"}
+    return replace(recipe, seed=seed, model=replace(recipe.model, name=model, options=options))
 
 
 def _check(recipe: Recipe, routers: Sequence[str], seeds: int) -> None:
@@ -117,7 +134,10 @@ def _test_data(text: str, recipe: Recipe) -> ImageDataset:
 
 
 def _result(recipe: Recipe, runs: Mapping[str, list[RouterRun]], *, seeds: int, tests: list[str]) -> Comparison:
-    options = {name: with_router(recipe, name, recipe.seed).model.options["routing"] for name in runs}
+    options = {
+        name: with_router(recipe, name, recipe.seed).model.options["routing"] if name in ROUTERS else {}
+        for name in runs
+    }
     statuses = [run.status for each in runs.values() for run in each]
     complete = len(statuses) == seeds * len(runs)
     return Comparison(

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchcaps.train._runner import fit, resume
     from torchcaps.train.context import RunContext
+    from torchcaps.train.folder_recipe import FolderRecipe, choose_recipe
     from torchcaps.train.loading import Prediction, load_model, load_run, predict_images
+    from torchcaps.train.lr_finder import FoundRate, find_lr
     from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
     from torchcaps.train.run import Run
 
 _NAMES = {
     "DEFAULT_RECIPE": "recipe",
+    "FolderRecipe": "folder_recipe",
+    "FoundRate": "lr_finder",
     "Prediction": "loading",
     "Recipe": "recipe",
     "Run": "run",
     "RunContext": "context",
+    "choose_recipe": "folder_recipe",
+    "find_lr": "lr_finder",
     "fit": "_runner",
     "list_recipes": "recipe",
     "load_model": "loading",
@@ -30,10 +36,14 @@ _NAMES = {
 
 __all__ = [
     "DEFAULT_RECIPE",
+    "FolderRecipe",
+    "FoundRate",
     "Prediction",
     "Recipe",
     "Run",
     "RunContext",
+    "choose_recipe",
+    "find_lr",
     "fit",
     "list_recipes",
     "load_model",

@@ -168,7 +168,7 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, rank: int, progre
     callback = RunCallback(run, EpochDiagnostics(val if len(val) else train, recipe.data.augment))
     if checkpoint is not None and rank == 0:
         warn_if_computed_differently(checkpoint, world)
-    with _quiet(), callback.listening(alone=world == 1):
+    with quiet(), callback.listening(alone=world == 1):
         model: ImageModel = context.new_model()
         callbacks: list[Callback] = [callback, ProgressBar(callback)] if progress and rank == 0 else [callback]
         trainer = make_trainer(run, callbacks, checkpoint)
@@ -221,7 +221,7 @@ def make_trainer(run: Run, callbacks: list[Callback], checkpoint: Checkpoint | N
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence Lightning's notes on devices and tips, and warnings that a user cannot act on."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from torchcaps._registry import nearest
 from torchcaps.config import bundled_names, dump, from_table, override, parse_toml, read_toml
@@ -211,6 +212,7 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
     """
     table = read_toml("recipe", source)
     problems: list[str] = []
+    overrides = full_keys(table, overrides)
     # Names first: a new name clears the options of the old one, but not those of other overrides.
     for text in sorted(overrides, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
         try:
@@ -219,6 +221,73 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
             problems.append(str(error))
     problems += _unknown_names(table)
     return from_table(Recipe, table, problems, f"recipe '{source}'")
+
+
+def full_keys(table: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Complete the keys of overrides that are unambiguous without their table: `epochs=5` is `trainer.epochs=5`.
+
+    Keys are those of a recipe and the options of its model and its data set.
+
+    Args:
+        table: Recipe with the names of model and data set, before the overrides.
+        overrides: Changes such as "epochs=5".
+
+    Returns:
+        The changes with full keys; a key that is unknown or ambiguous stays.
+
+    Example:
+        >>> full_keys({"data": {"name": "folder"}}, ["epochs=5", "path=my/images", "optim.lr=0.1"])
+        ['trainer.epochs=5', 'data.options.path=my/images', 'optim.lr=0.1']
+    """
+    names = {key: table[key].get("name") for key in ("model", "data") if isinstance(table.get(key), Mapping)}
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key.strip() in ("model.name", "data.name"):
+            names[key.strip().partition(".")[0]] = value.strip()
+    known = [*_leaves(Recipe), *_option_keys(names)]
+    completed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        found = [full for full in known if full.rpartition(".")[2] == key.strip()]
+        plain = "." in key or key.strip() in {field.name for field in fields(Recipe)} or len(found) != 1
+        completed.append(text if plain else f"{found[0]}{equals}{value}")
+    return completed
+
+
+def _leaves(cls: Any, at: str = "") -> list[str]:
+    """Return the dotted keys of the values of a recipe."""
+    keys = []
+    for name, hint in get_type_hints(cls).items():
+        keys += _leaves(hint, f"{at}{name}.") if is_dataclass(hint) else [at + name]
+    return keys
+
+
+def _option_keys(names: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys of the options of a model and a data set."""
+    keys = []
+    if names.get("model") in MODELS:
+        options = list(inspect.signature(MODELS[names["model"]]).parameters)[2:]
+        keys += [f"model.options.{option}" for option in options]
+    if names.get("data") in DATASETS:
+        keys += [f"data.options.{option}" for option in DATASETS[names["data"]].options]
+    return keys
+
+
+def plain_name(text: str) -> str:
+    """Return a text as the name of a recipe: without what a file name must not have.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The name.
+
+    Example:
+        >>> plain_name("my: photos/2026?"), plain_name("")
+        ('my_ photos_2026', 'recipe')
+    """
+    name = re.sub(r"[^\w .+-]", "_", text)[:100].strip(" ._") or "recipe"
+    return name if _PLAIN.fullmatch(name) else "recipe"
 
 
 def parse_recipe(text: str | bytes, origin: str = "recipe") -> Recipe:

@@ -259,7 +259,9 @@ class Run:
         except (KeyError, TypeError, ValueError) as error:
             file = self.path / RECORD
             raise CheckpointError(f"run: expected image_shape and class_names, got '{file}' ({error!r})") from None
-        return ModelDescription(model.name, model.options, (channels, height, width), names, labels)
+        # The weights of the run hold those of the backbone: the file that it started from may be gone.
+        options = {key: value for key, value in model.options.items() if key != "weights"}
+        return ModelDescription(model.name, options, (channels, height, width), names, labels)
 
     def predict(self, image: str | Path | Tensor) -> Prediction:
         """Classify one image with the trained model.

@@ -76,7 +76,7 @@ class ScannedFolder:
         (height, width), count = self.sizes.most_common(1)[0]
         if 2 * count <= self.count:
             larger = sorted(max(height, width) for _, height, width in self.shapes.values())
-            height = width = larger[len(larger) // 2]
+            height = width = _round_side(larger[len(larger) // 2])
         factor = min(1, MAX_SIDE / max(height, width))
         return depth, max(1, round(height * factor)), max(1, round(width * factor))
 
@@ -159,6 +159,9 @@ def list_images(folder: Path) -> list[Path]:
 
     Returns:
         The files in alphabetical order.
+
+    Example:
+        >>> list_images(Path("my/photos"))  # doctest: +SKIP
     """
     return sorted(filter(_is_image, folder.rglob("*")))
 
@@ -232,6 +235,11 @@ def _try_once(file: Path, changed: int, size: int) -> tuple[int, int, int] | str
         return probe_image(file)
     except DataError as error:
         return str(error)
+
+
+def _round_side(side: int) -> int:
+    """Round a side of at least 32 pixels to a multiple of 8."""
+    return side if side < 32 else 8 * round(side / 8)
 
 
 def _sides(image_size: int | Sequence[int]) -> tuple[int, int]:

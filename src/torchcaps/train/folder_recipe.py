@@ -1,0 +1,245 @@
+"""A recipe for a folder of images, chosen by looking at it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torchcaps.config import dump, parse_value
+from torchcaps.data.folder import MEMORY_MB, report_bad
+from torchcaps.data.folder_files import ScannedFolder, scan_folder
+from torchcaps.errors import ConfigError
+from torchcaps.train.recipe import Recipe, full_keys, load_recipe, plain_name
+
+RECIPE, MODEL = "folder", "backbone_capsnet"
+# Steps that a network from scratch needs at least, and the bounds of the number of epochs.
+STEPS, MIN_EPOCHS, MAX_EPOCHS = 2000, 15, 80
+# From this ratio of the largest to the smallest class on, classes are weighted.
+UNBALANCED = 1.5
+
+
+class Choice(NamedTuple):
+    """A value of a recipe and the reason for it.
+
+    Attributes:
+        key: Dotted key of the recipe.
+        value: The value.
+        why: The reason.
+    """
+
+    key: str
+    value: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class FolderRecipe:
+    """A recipe for a folder, with what was found and chosen.
+
+    Attributes:
+        recipe: A plain recipe with every value.
+        found: What is in the folder, by name.
+        choices: The values that were chosen; those that the user gave are not among them.
+    """
+
+    recipe: Recipe
+    found: dict[str, str]
+    choices: tuple[Choice, ...]
+
+
+def choose_recipe(path: str | Path, overrides: Sequence[str] = ()) -> FolderRecipe:
+    """Look at a folder of images and choose a recipe for it.
+
+    Image size (up to 224), channels, backbone, batch, epochs, warm-up, augmentation, class weights and workers follow
+    from the images. A value that `overrides` gives is kept.
+
+    Args:
+        path: Folder with one sub-folder per class, or with such folders for each split.
+        overrides: Changes such as "optim.lr=0.01".
+
+    Returns:
+        The recipe, what was found, and what was chosen and why.
+
+    Raises:
+        ConfigError: If an override is wrong.
+        DataError: If the folder has too few classes or images, or images are damaged.
+
+    Example:
+        >>> choose_recipe("my/images", ["trainer.epochs=5"]).recipe  # doctest: +SKIP
+    """
+    overrides = full_keys({"model": {"name": MODEL}, "data": {"name": RECIPE}}, overrides)
+    given = [*overrides, f"data.options.path={dump_value(str(path))}"]
+    # Wrong keys are reported before the images are read.
+    options = dict(load_recipe(RECIPE, given).data.options)
+    root = Path(path).expanduser()
+    skip_bad = bool(options.get("skip_bad", False))
+    fractions = {f"{split}": options.get(f"{split}_fraction", 0.1) for split in ("val", "test")}
+    scanned = scan_folder(root, fractions, skip_bad=skip_bad)
+    report_bad(scanned, "train", skip_bad=skip_bad)
+    keys = [text.partition("=")[0].strip() for text in overrides]
+    choices = tuple(choice for choice in _choices(scanned, root, options, given) if not _is_given(choice.key, keys))
+    texts = [f"{choice.key}={dump_value(choice.value)}" for choice in choices]
+    return FolderRecipe(load_recipe(RECIPE, [*texts, *given]), _found(scanned), choices)
+
+
+def dump_value(value: Any) -> str:
+    """Return a value as the right side of an override.
+
+    Args:
+        value: A string, number, list or table.
+
+    Returns:
+        TOML on one line.
+
+    Example:
+        >>> dump_value([64, 48]), dump_value("a b")
+        ('[64, 48]', '"a b"')
+    """
+    return dump({"x": [value]})[len("x = [") : -1]
+
+
+def _is_given(key: str, given: Sequence[str]) -> bool:
+    """Return whether the user gave this value, a table that holds it, or a part of it."""
+    if "model.name" in given and key.startswith("model."):
+        return True
+    return any(key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.") for other in given)
+
+
+def _found(scanned: ScannedFolder) -> dict[str, str]:
+    train = scanned.splits["train"]
+    counts = {split: sum(map(len, files.values())) for split, files in scanned.splits.items()}
+    sizes = scanned.sizes
+    heights, widths = zip(*sizes, strict=True)
+    span = f"{min(heights)}x{min(widths)} to {max(heights)}x{max(widths)} pixels, {len(sizes)} sizes"
+    (height, width), _ = sizes.most_common(1)[0]
+    depths = {shape[0] for shape in scanned.shapes.values()}
+    smallest, largest = (chosen(train, key=lambda name: len(train[name])) for chosen in (min, max))
+    total = f"{scanned.count:,}"
+    if scanned.bad:
+        total += f", and {len(scanned.bad)} bad files that are left out"
+    if scanned.other:
+        total += f", and {scanned.other} files that are no images"
+    splits = ", ".join(f"{split} {count:,}" for split, count in counts.items())
+    held_out = f" ({' and '.join(scanned.held_out)} held out)" if scanned.held_out else ""
+    classes = f"{len(train)}, from {len(train[smallest]):,} images for training ({smallest}) to "
+    classes += f"{len(train[largest]):,} ({largest})"
+    if len(train[smallest]) == len(train[largest]):
+        classes = f"{len(train)}, each with {len(train[smallest]):,} images for training"
+    return {
+        "images": total,
+        "classes": classes,
+        "splits": splits + held_out,
+        "sizes": span if len(sizes) > 1 else f"{height}x{width} pixels",
+        "colour": {1: "grey", 3: "colour"}[max(depths)] + (" and grey" if len(depths) > 1 else ""),
+    }
+
+
+def _choices(scanned: ScannedFolder, root: Path, options: dict[str, Any], given: list[str]) -> list[Choice]:
+    recipe = load_recipe(RECIPE, given)
+    channels, height, width = scanned.image_shape(options.get("image_size"), options.get("channels"))
+    counts = [len(files) for files in scanned.splits["train"].values()]
+    train = sum(counts)
+    own = [text.partition("=")[0].strip() for text in given]
+    batch = recipe.data.batch_size if "data.batch_size" in own else _batch_size(train)
+    steps = max(1, train // batch)
+    epochs = recipe.trainer.epochs if "trainer.epochs" in own else _epochs(steps)
+    megabytes = scanned.count * channels * height * width / 1e6
+    chosen = [
+        Choice("name", plain_name(root.absolute().name), "the name of the folder"),
+        *_size_choices(scanned, (channels, height, width)),
+        *_model_choices(train, min(height, width)),
+        Choice("data.batch_size", batch, f"{train:,} images for training give {steps:,} steps per epoch"),
+        Choice("trainer.epochs", epochs, f"{epochs * steps:,} steps in total"),
+        Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run"),
+        Choice("trainer.checkpoint_every", min(100, steps), "at least one checkpoint per epoch"),
+        Choice("optim.warmup", min(500, max(1, round(0.05 * epochs * steps))), "a twentieth of the steps"),
+        Choice("optim.name", "adamw", "with weight decay against overfitting"),
+        Choice("optim.weight_decay", 0.02, "the same"),
+        Choice("optim.lr", 0.002, "for AdamW and a network from scratch"),
+        *_augment_choices(channels),
+    ]
+    ratio = max(counts) / min(counts)
+    if ratio >= UNBALANCED:
+        why = f"the largest class has {ratio:.1f} times the images of the smallest"
+        chosen.append(Choice("loss.options.weight", "balanced", why))
+    if megabytes > options.get("memory_mb", MEMORY_MB):
+        workers = max(1, min(4, (os.cpu_count() or 1) - 1))
+        chosen.append(Choice("data.workers", workers, f"{megabytes:,.0f} MB of images stay on disk"))
+    return chosen
+
+
+def _size_choices(scanned: ScannedFolder, shape: tuple[int, int, int]) -> list[Choice]:
+    channels, height, width = shape
+    (_, count) = scanned.sizes.most_common(1)[0]
+    if 2 * count > scanned.count:
+        size = "the size of most images"
+    else:
+        size = "a square, because sizes are mixed: the median of the larger sides"
+    why = f"{size}, at most 224 pixels"
+    colour = "all images are grey" if channels == 1 else "there are colour images"
+    return [Choice("data.options.image_size", [height, width], why), Choice("data.options.channels", channels, colour)]
+
+
+def _model_choices(train: int, side: int) -> list[Choice]:
+    backbone = "resnet8" if train < 20_000 else "resnet14"
+    if side >= 128 and train >= 5_000:
+        backbone = "resnet10"
+    stem = "3x3" if side < 48 else "3x3, stride 2" if side < 96 else "7x7, stride 2, pooled"
+    return [
+        Choice("model.name", MODEL, "a capsule head on a backbone; the control is backbone_linear"),
+        Choice("model.options.backbone", backbone, f"for {train:,} images of {side} pixels; its stem is {stem}"),
+        Choice("loss.reconstruction", 0.0, "the network has no decoder"),
+    ]
+
+
+def _batch_size(train: int) -> int:
+    """Return a power of two from 8 to 64 with about 25 steps per epoch where images are few."""
+    return min(64, max(8, 2 ** int(math.log2(max(8, train / 24)))))
+
+
+def _epochs(steps: int) -> int:
+    return min(MAX_EPOCHS, max(MIN_EPOCHS, math.ceil(STEPS / steps)))
+
+
+def _augment_choices(channels: int) -> list[Choice]:
+    colours = "colour images"
+    chosen = [
+        Choice("data.augment.shift", 0, "resized crops shift images too"),
+        Choice("data.augment.resized_crop", 0.4, "windows of at least 0.6 of the area"),
+        Choice("data.augment.rotate", 8.0, "degrees; small turns suit most images"),
+        Choice("data.augment.erase", 0.25, "rectangles of up to a quarter of the side"),
+        Choice("data.augment.brightness", 0.1, "different light"),
+        Choice("data.augment.contrast", 0.2, "the same"),
+    ]
+    if channels == 3:
+        chosen += [
+            Choice("data.augment.flip", True, f"{colours}; false if left and right matter"),
+            Choice("data.augment.saturation", 0.2, colours),
+            Choice("data.augment.hue", 0.02, colours),
+        ]
+    return chosen
+
+
+def folder_path(overrides: Sequence[str]) -> str:
+    """Return the value of `data.options.path` among overrides.
+
+    Args:
+        overrides: Changes such as "data.options.path=DIR".
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    for text in reversed(full_keys({"data": {"name": RECIPE}}, overrides)):
+        key, _, value = text.partition("=")
+        if key.strip() == "data.options.path":
+            return str(parse_value(value.strip()))
+    raise ConfigError(
+        "data.options.path: expected the folder of your images, got none (`torchcaps train DIR` is short)"
+    )
