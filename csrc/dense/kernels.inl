@@ -325,23 +325,23 @@ struct Dense {
     for (int k = 0; k < N; ++k) out[k] = sum[k];
   }
 
-  // out[p][d] += sum over groups and lanes of pose[p] * grad[d].
-  static INLINE void weight_gradient(const Votes<T>& q, int groups, const Vec* pose, int64_t pose_step, const Vec* grad,
-                                     int64_t grad_step, T* out) {
-    const int64_t P = q.in_dim, D = q.out_dim;
+  // out[p][d] += sum over groups, rows and lanes of pose[p] * grad[d], for poses [rows, P] and gradients [rows, D].
+  static INLINE void weight_gradient(int64_t P, int64_t D, int groups, int64_t rows, const Vec* pose, int64_t pose_step,
+                                     const Vec* grad, int64_t grad_step, T* out) {
     const int64_t whole_p = P - P % kSumP, whole_d = D - D % kSumD;
     for (int64_t d = 0; d < whole_d; d += kSumD)
       for (int64_t p = 0; p < whole_p; p += kSumP) {
         Vec sum[L];
         for (int k = 0; k < L; ++k) sum[k] = Vec{};
-        for (int g = 0; g < groups; ++g) {
-          const Vec* x = pose + g * pose_step + p;
-          const Vec* y = grad + g * grad_step + d;
+        for (int g = 0; g < groups; ++g)
+          for (int64_t row = 0; row < rows; ++row) {
+            const Vec* x = pose + g * pose_step + row * P + p;
+            const Vec* y = grad + g * grad_step + row * D + d;
 #pragma GCC unroll 16
-          for (int a = 0; a < kSumP; ++a)
+            for (int a = 0; a < kSumP; ++a)
 #pragma GCC unroll 4
-            for (int b = 0; b < kSumD; ++b) sum[a * kSumD + b] += x[a] * y[b];
-        }
+              for (int b = 0; b < kSumD; ++b) sum[a * kSumD + b] += x[a] * y[b];
+          }
         const Vec result = add_across<L>(sum);
         for (int a = 0; a < kSumP; ++a)
           for (int b = 0; b < kSumD; ++b) out[(p + a) * D + d + b] += result[a * kSumD + b];
@@ -350,7 +350,9 @@ struct Dense {
     for (int64_t p = 0; p < P; ++p)
       for (int64_t d = p < whole_p ? whole_d : 0; d < D; ++d) {
         Vec sum{};
-        for (int g = 0; g < groups; ++g) sum += pose[g * pose_step + p] * grad[g * grad_step + d];
+        for (int g = 0; g < groups; ++g)
+          for (int64_t row = 0; row < rows; ++row)
+            sum += pose[g * pose_step + row * P + p] * grad[g * grad_step + row * D + d];
         T result{};
         for (int l = 0; l < L; ++l) result += sum[l];
         out[p * D + d] += result;
@@ -423,7 +425,7 @@ struct Dense {
               for (; p < P; ++p) pose_gradient<1>(w + p * D, D, grad + g * D, out + p);
             }
             if (to.weight)
-              weight_gradient(q, here, pose + c * P, step * P, grad, D,
+              weight_gradient(P, D, here, 1, pose + c * P, step * P, grad, D,
                               to.weight + (block + c) * q.weight_stride + j * P * D);
           }
         for (int g = 0; g < here && to.poses; ++g)
@@ -467,7 +469,7 @@ struct Dense {
               }
               if (to.coupling) store_lanes(to.coupling, q.batch, chunk + g, row, back);
             }
-            if (to.weight) weight_gradient(q, here, rows, P, grad, q.tile(), to.weight + at);
+            if (to.weight) weight_gradient(P, D, here, 1, rows, P, grad, q.tile(), to.weight + at);
           }
         }
         for (int g = 0; g < here && to.poses; ++g)

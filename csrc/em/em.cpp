@@ -47,14 +47,8 @@ void set_inputs(EmProblem<T>& problem, const Tensors& in) {
 }
 
 void check(const EmSizes& s) {
-  if (s.iters < 1 || s.stride < 1) throw std::invalid_argument("expected at least one iteration and a stride of 1");
-  if (s.competition < 0 || s.competition > int64_t(Competition::kPositions))
-    throw std::invalid_argument("competition: expected a value from 0 to 2");
-  const auto fits = [&](int64_t positions, int64_t kernel, int64_t size) {
-    return positions == 0 || (positions - 1) * s.stride + kernel <= size;
-  };
-  if (!fits(s.rows, s.kernel_height, s.height) || !fits(s.columns, s.kernel_width, s.width))
-    throw std::invalid_argument("expected a kernel that fits into the grid");
+  if (s.iters < 1) throw std::invalid_argument("expected at least one iteration");
+  check_grid(s);
 }
 
 template <class T>

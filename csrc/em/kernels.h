@@ -4,15 +4,9 @@
 
 #include <cstdint>
 
+#include "../grid/kernels.h"
+
 namespace torchcaps {
-
-// One parent position that receives votes from a cell of the grid, and the cell of the kernel between them.
-struct Edge {
-  int32_t position, kernel;
-};
-
-// The parents among which a child divides itself: all that see it, those at one position, or those of one type.
-enum class Competition : int64_t { kGlobal, kLocal, kPositions };
 
 // Axes: B batch, cells of the grid (H*W) with I child types each, positions of the kernel (H'*W') with J parents each.
 // Parents are processed in blocks of `lanes`, one parent per vector lane; a block has [16][lanes] values per pose.

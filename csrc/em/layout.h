@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "../common/workspace.h"
+#include "../grid/edges.h"
 #include "kernels.h"
 
 namespace torchcaps {
@@ -17,13 +17,6 @@ struct EmSizes {
   int64_t saved_size;  // values in the saved state of the whole batch
 };
 
-// The positions whose kernel covers coordinate x of an axis: [first, last).
-struct Covering {
-  Covering(int64_t x, int64_t kernel, int64_t stride, int64_t positions)
-      : first(x < kernel ? 0 : (x - kernel) / stride + 1), last(std::min(x / stride + 1, positions)) {}
-  int64_t first, last;
-};
-
 template <class T>
 class EmLayout {
  public:
@@ -32,7 +25,8 @@ class EmLayout {
   EmLayout(const T* weight, const T* betas, const EmSizes& s, int lanes)
       : blocks_((s.parents + lanes - 1) / lanes),
         children_((s.shared ? 1 : s.kernel_height * s.kernel_width) * s.types),
-        lanes_(lanes) {
+        lanes_(lanes),
+        edges_(s) {
     T *packed, *per_parent;
     workspace_.allocate([&](Carver& carver) {
       packed = carver.take<T>(weight_size());
@@ -63,7 +57,9 @@ class EmLayout {
     problem.shared = s.shared;
     problem.competition = Competition(s.competition);
     problem.start_types = s.start_types;
-    make_edges(s);
+    problem.edges = edges_.edges();
+    problem.first = edges_.first();
+    problem.max_edges = edges_.max_per_cell();
   }
 
   int64_t children() const { return children_; }
@@ -76,28 +72,9 @@ class EmLayout {
   EmProblem<T> problem{};
 
  private:
-  void make_edges(const EmSizes& s) {
-    first_.reserve(problem.cells + 1);
-    for (int64_t y = 0; y < s.height; ++y)
-      for (int64_t x = 0; x < s.width; ++x) {
-        first_.push_back(int64_t(edges_.size()));
-        const Covering rows(y, s.kernel_height, s.stride, s.rows), columns(x, s.kernel_width, s.stride, s.columns);
-        for (int64_t row = rows.first; row < rows.last; ++row)
-          for (int64_t column = columns.first; column < columns.last; ++column) {
-            const int64_t kernel = (y - row * s.stride) * s.kernel_width + x - column * s.stride;
-            edges_.push_back({int32_t(row * s.columns + column), int32_t(kernel)});
-          }
-        problem.max_edges = std::max(problem.max_edges, int64_t(edges_.size()) - first_.back());
-      }
-    first_.push_back(int64_t(edges_.size()));
-    problem.edges = edges_.data();
-    problem.first = first_.data();
-  }
-
   int64_t blocks_, children_, lanes_;
   Workspace workspace_;
-  std::vector<int64_t> first_;
-  std::vector<Edge> edges_;
+  Edges edges_;
 };
 
 }  // namespace torchcaps

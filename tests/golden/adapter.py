@@ -60,6 +60,22 @@ def em(
     return list(out)[:2]
 
 
+def gaussian(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    betas: Tensor,
+    offsets: Tensor | None,
+    *,
+    window: Sequence[int],
+    iters: int,
+    variational: bool,
+    constants: Sequence[float],
+) -> list[Tensor]:
+    op = torch.ops.torchcaps.gaussian_routing
+    return list(op(poses, activations, weight, betas, offsets, list(window), iters, variational, list(constants)))[:2]
+
+
 def linear(routing: dict[str, Any], *, shared: bool = False, bias: bool = False, backend: Any = "auto") -> nn.Module:
     """20 children, or any number of them, of 8 entries and 5 parents of 12 entries."""
     return CapsLinear(None if shared else 20, 5, 8, 12, routing=routing, bias=bias, backend=backend)

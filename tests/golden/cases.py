@@ -19,6 +19,18 @@ FLOATS = {"f32": torch.float32, "f64": torch.float64}
 DENSE_SIZES = [(1, 1, 1, 1, 1), (17, 33, 2, 5, 7), (5, 9, 3, 8, 16), (70, 300, 4, 8, 16)]
 
 
+# Grid, kernel, stride, competition, types, parents, pose matrix or sizes of pose vectors, batch.
+GAUSSIAN: dict[str, dict[str, Any]] = {
+    "dense": {"grid": (300, 1), "kernel": (300, 1), "types": 1, "batch": 37, "poses": (8, 16)},
+    "dense_shared": {"grid": (70, 1), "kernel": (70, 1), "types": 1, "poses": (5, 7), "shared": True},
+    "vectors": {"poses": (5, 7)},
+    "matrices": {"competition": 2},
+    "local": {"competition": 1, "stride": 2},
+    "one_child": {"grid": (1, 1), "kernel": (1, 1), "types": 1, "parents": 1, "poses": (1, 1)},
+    "offsets": {"kernel": (5, 5), "shared": True, "offsets": True},
+}
+
+
 class Values:
     """Numbers in [-1, 1) from the raw bits of PCG64, whose stream numpy promises to keep."""
 
@@ -88,6 +100,10 @@ def kernel_cases() -> Iterator[tuple[str, Case]]:
             "one_child": {"size": 1, "kernel": 1, "types": 1, "parents": 1},
         }.items():
             yield f"em-{kind}-{name}", _em(dtype, **options)
+        for name, options in GAUSSIAN.items():
+            for variational in (False, True):
+                label = "variational" if variational else "em"
+                yield f"gaussian-{kind}-{label}-{name}", _gaussian(dtype, variational, **options)
 
 
 def _dynamic(
@@ -175,6 +191,43 @@ def _em(
             ),
             dict(inputs),
         )
+
+    return run
+
+
+def _gaussian(
+    dtype: torch.dtype,
+    variational: bool,
+    *,
+    grid: tuple[int, int] = (5, 5),
+    kernel: tuple[int, int] = (3, 3),
+    stride: int = 1,
+    competition: int = 0,
+    types: int = 2,
+    parents: int = 5,
+    poses: tuple[int, int] | None = None,
+    batch: int = 3,
+    shared: bool = False,
+    offsets: bool = False,
+) -> Case:
+    def run() -> Hashes:
+        values, places = Values(6), kernel[0] * kernel[1]
+        matrix = poses or (3, 3)
+        inputs = {
+            "poses": values(batch, *grid, types, poses[0] if poses else 9, dtype=dtype),
+            "activations": values.positive(batch, *grid, types, dtype=dtype),
+            "weight": values((1 if shared else places) * types, parents, *matrix, dtype=dtype),
+            "betas": values(2 if variational else 3, parents, dtype=dtype),
+        }
+        added = values(places, 2, dtype=dtype) if offsets else None
+        em = [0.1, 1e-7, 0.1, 0.1, 0.2, 0.3, 0.5, 1.0, 1.0]
+        options = {
+            "window": [*kernel, stride, competition, 0, int(poses is None)],
+            "iters": 3,
+            "variational": variational,
+            "constants": [1.0, 0.5, 2.0] if variational else em,
+        }
+        return differentiate(lambda *tensors: adapter.gaussian(*tensors, added, **options), dict(inputs))
 
     return run
 

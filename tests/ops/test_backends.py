@@ -230,8 +230,8 @@ def test_unknown_backend() -> None:
 
 
 def test_backend_missing_in_routing() -> None:
-    with raises_about(ConfigError, "backend", "'cpu'", "variational"):
-        tc.nn.CapsLinear(6, 3, 4, 5, routing="variational", backend="cpu")
+    with raises_about(ConfigError, "backend", "'triton'", "variational"):
+        tc.nn.CapsLinear(6, 3, 4, 5, routing="variational", backend="triton")
 
 
 @pytest.mark.parametrize("in_caps", [6, None])

@@ -61,6 +61,9 @@ def make_operators() -> dict[str, Operator]:
     }
     window = ([2, 2, 1, 0, 0], [0.1, 1e-8, 0.0, 0.01, 0.02, 1.0, 1.0])
     options = ([2, 2, 1, 2, 1], [0.1, 1e-8, 0.1, 0.01, 0.02, 0.25, 0.5])
+    vectors = {**grid, "poses": torch.randn(2, 3, 4, 2, 5), "weight": torch.randn(8, 5, 5, 3)}
+    nines = {**grid, "poses": torch.randn(2, 3, 4, 2, 9), "weight": torch.randn(2, 5, 3, 3)}
+    em_constants = [0.1, 1e-7, 0.1, 0.01, 0.02, 0.25, 0.5]
     logits = {"logits": torch.randn(9, 3, 3), "activations": torch.rand(9, 3)}
     return {
         "dynamic": Operator(
@@ -76,6 +79,15 @@ def make_operators() -> dict[str, Operator]:
         "self_routing": Operator("self_routing", {**logits, "poses": poses, "weight": weight}),
         "em": Operator("em_routing", {**grid, "offsets": torch.randn(4, 2)}, window, ("offsets",)),
         "em without offsets": Operator("em_routing", {**grid, "offsets": None}, window),
+        "gaussian em": Operator(
+            "gaussian_routing",
+            {**vectors, "betas": torch.randn(3, 5), "offsets": torch.randn(4, 2)},
+            ([2, 2, 1, 2, 1, 0], 2, False, em_constants),
+            ("offsets",),
+        ),
+        "gaussian variational": Operator(
+            "gaussian_routing", {**nines, "offsets": None}, ([2, 2, 1, 0, 0, 1], 3, True, [1.0, 0.5, 2.0])
+        ),
         "em with background": Operator("em_routing", {**grid, "betas": torch.randn(3, 5), "offsets": None}, options),
     }
 
@@ -199,6 +211,27 @@ def test_em_window_and_constants_are_checked(numbers: tuple[Any, ...]) -> None:
     operator = OPERATORS["em"]
     with pytest.raises(TorchcapsError):
         operator.op(*operator.tensors.values(), *numbers)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ([2, 2, 0, 0, 0, 0], 1, True, [1.0, 1.0, 1.0]),
+        ([4, 2, 1, 0, 0, 0], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 3, 0, 0], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 2, 0], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 0, 2], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 0, 1], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 0], 1, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 0, 0], 0, True, [1.0, 1.0, 1.0]),
+        ([2, 2, 1, 0, 0, 0], 1, True, [1.0, 1.0]),
+        ([2, 2, 1, 0, 0, 0], 2, False, [0.1, 1e-7, 0.0, 1.0, 1.0]),
+    ],
+)
+def test_gaussian_numbers_are_checked(numbers: tuple[Any, ...]) -> None:
+    tensors = {**OPERATORS["gaussian em"].tensors, "betas": torch.randn(2, 5)}
+    with pytest.raises(TorchcapsError):
+        torch.ops.torchcaps.gaussian_routing(*tensors.values(), *numbers)
 
 
 def test_seven_betas_for_seven_thousand_parents() -> None:

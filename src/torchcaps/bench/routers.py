@@ -34,6 +34,8 @@ def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
 
 def check_kernel(name: str) -> None:
     """Compare the kernel that `auto` selects with the reference, with one weight per child and with a shared one."""
+    # The gradients of betas have few entries, so that the reference may be right by chance.
+    factor = 16 if name in ("em", "variational") else 4
     torch.manual_seed(0)
     for batch, children, parents, in_dim, out_dim in CHECKED:
         for in_caps in (children, None):
@@ -45,7 +47,7 @@ def check_kernel(name: str) -> None:
                 partial(_run, layer, "auto"),
                 partial(_run, layer, "reference"),
                 [torch.randn(batch, children, in_dim), *layer.parameters()],
-                factor=4,
+                factor=factor,
             )
 
 
@@ -56,8 +58,11 @@ def _run(layer: CapsLinear, backend: str, poses: Tensor, *parameters: Tensor) ->
     return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
 
-def add_router(name: str, title: str, copies: float) -> None:
-    """Register a benchmark of a router whose reference needs `copies` times the size of the votes."""
+def add_router(name: str, title: str, copies: float, case: str | None = None) -> None:
+    """Register a benchmark of a router whose reference needs `copies` times the size of the votes.
+
+    Its name is that of the router unless `case` is given.
+    """
 
     def reference_needs(point: Point) -> float:
         return copies * vote_bytes(point)
@@ -72,7 +77,7 @@ def add_router(name: str, title: str, copies: float) -> None:
     reference = Candidate("reference", partial(layer_tasks, name, "reference"), reference_needs)
     fused = Candidate("fused", partial(layer_tasks, name, "auto"), fused_needs)
     CASES.add(
-        name,
+        case or name,
         Case(
             title=f"The DigitCaps layer with {title}: 1152 capsules of 8 to 10 capsules of 16",
             candidates=(fused, reference) if name in ROUTINGS and ROUTINGS[name].kernels else (reference,),
@@ -97,3 +102,4 @@ KNOWN = {
 # Dynamic routing has a case with baselines, EM one in a convolutional layer.
 for _name in sorted(set(ROUTERS) - {"dynamic", "em"}):
     add_router(_name, *KNOWN.get(_name, (f"{_name} routing", max(copies for _, copies in KNOWN.values()))))
+add_router("em", "EM routing", 14, case="em_dense")

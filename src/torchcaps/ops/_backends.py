@@ -124,8 +124,8 @@ def fastest_backend(algorithm: str, device: torch.device, dtype: torch.dtype) ->
         UnknownNameError: If there is no such routing.
 
     Example:
-        >>> fastest_backend("variational", torch.device("cpu"), torch.float32)
-        'recompute'
+        >>> fastest_backend("dynamic", torch.device("cpu"), torch.float32)
+        'cpu'
     """
     for kernel in kernels_of(ROUTINGS[algorithm]):
         if unavailable_reason(kernel, device, dtype) is None:

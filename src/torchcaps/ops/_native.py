@@ -17,7 +17,7 @@ from torchcaps.errors import ConfigError, ShapeError
 
 LIBRARY = "_kernels.so"
 # The interface that this module is written for: kAbiVersion in csrc/common/c_api.h.
-ABI_VERSION = 3
+ABI_VERSION = 4
 REMEDY = (
     "install a C++17 compiler (GCC or Clang), then run "
     "`pip install --no-cache-dir --force-reinstall --no-deps torchcaps`"

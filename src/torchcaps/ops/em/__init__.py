@@ -13,6 +13,7 @@ register_routing(
         kernels=(
             Kernel(
                 "cpu",
+                dense=cpu.dense,
                 conv=cpu.conv,
                 unavailable=_native.unavailable,
                 unsupported=cpu.unsupported,

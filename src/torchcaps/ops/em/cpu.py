@@ -1,19 +1,23 @@
-"""The C++ kernel of EM routing over a grid: votes recomputed from 4x4 products and never stored (see README.md)."""
+"""The C++ kernels of EM routing: votes recomputed and never stored (see README.md)."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._gaussian import gaussian_routing
+from torchcaps.ops._grid import dense_grid, window_numbers
 from torchcaps.ops._iterations import Background
-from torchcaps.ops.conv import Competition, Window
-from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start
+from torchcaps.ops.conv import Window
+from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start, check_background, check_em_options
 from torchcaps.ops.em.schedules import InverseTemp, Sharpness, inverse_temps, sharpnesses
+from torchcaps.ops.votes import check_activations, check_poses_and_weight
 from torchcaps.types import Capsules
 
 SIDE = 4
@@ -27,22 +31,72 @@ def unsupported(
     children: Capsules,
     weight: Tensor,
     *,
-    window: Window,
+    window: Window | None = None,
     covariance: Covariance = "diagonal",
     **params: Any,
 ) -> str | None:
     """Return the reason why the kernel does not compute a case, or None."""
+    for name in params:
+        if name not in _OPTIONS:
+            return f"the kernel has no option '{name}'"
     if covariance != "diagonal":
         return "the kernel has a diagonal covariance"
+    return None if children.poses.shape[1] else "the kernel has at least one child"
+
+
+def dense(children: Capsules, weight: Tensor, **options: Any) -> Capsules:
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `em_routing` for the options."""
+    check_poses_and_weight(children.poses, weight)
+    check_activations(children.activations, children.poses)
+    given = _options(**options)
+    grid, weight, numbers = dense_grid(children, weight, given.start_types)
+    parents = gaussian_routing(
+        grid, weight, given.betas, None, numbers, iters=given.iters, model="em", constants=given.constants
+    )
+    return Capsules(parents.poses[:, 0, 0], parents.activations[:, 0, 0])
+
+
+def conv(children: Capsules, weight: Tensor, window: Window, **options: Any) -> Capsules:
+    """Route a grid of children [B, H, W, I, P] through weight [K*K*I or I, J, p, p], or [..., J, P, D] for vectors.
+
+    Pose matrices of 4x4 have a kernel of their own with the parents in the vector lanes. Types of 16 bits are computed
+    in float32. First derivatives only: the gradient of a gradient is an error. See `em_routing` for the options.
+    """
+    given = _options(**options)
+    numbers = window_numbers(window, given.start_types)
     if window.pose != "matrix" or weight.shape[-1] != SIDE:
-        return "the kernel has 4x4 pose matrices"
-    return None
+        return gaussian_routing(
+            children,
+            weight,
+            given.betas,
+            window.offsets,
+            numbers,
+            iters=given.iters,
+            model="em",
+            constants=given.constants,
+        )
+    result = torch.promote_types(children.poses.dtype, weight.dtype)
+    dtype = _native.compute_dtype(result)
+    poses, activations, _ = _em_routing(
+        children.poses.to(dtype),
+        children.activations.to(dtype),
+        weight.to(dtype),
+        given.betas.to(dtype),
+        None if window.offsets is None else window.offsets.to(dtype),
+        numbers[:5],
+        given.constants,
+    )
+    return Capsules(poses.to(result), activations.to(result))
 
 
-def conv(
-    children: Capsules,
-    weight: Tensor,
-    window: Window,
+class _Options(NamedTuple):
+    betas: Tensor  # [2 or 3, J]
+    constants: list[float]
+    iters: int
+    start_types: bool
+
+
+def _options(
     *,
     beta_u: Tensor,
     beta_a: Tensor,
@@ -55,29 +109,16 @@ def conv(
     background: Background = None,
     start: Start = "parents",
     mass_floor: float = MASS_FLOOR,
-) -> Capsules:
-    """Route a grid of children [B, H, W, I, 16] through weight [K*K*I, J, 4, 4] or [I, J, 4, 4]; see `em_routing`.
+) -> _Options:
+    """Return the options of `em_routing` as the kernels take them."""
+    check_em_options(covariance, variance_floor, momentum, start, mass_floor)
+    check_background(background)
+    constants = [variance_floor, mass_floor, momentum]
+    constants += [*inverse_temps(inverse_temp, iters), *sharpnesses(sharpness, iters)]
+    return _Options(_stack_betas(beta_u, beta_a, background), constants, iters, start == "types")
 
-    Types of 16 bits are computed in float32. First derivatives only: the gradient of a gradient is an error.
-    """
-    result = torch.promote_types(children.poses.dtype, weight.dtype)
-    dtype = _native.compute_dtype(result)
-    poses, activations, _ = _em_routing(
-        children.poses.to(dtype),
-        children.activations.to(dtype),
-        weight.to(dtype),
-        _stack_betas(beta_u, beta_a, background).to(dtype),
-        None if window.offsets is None else window.offsets.to(dtype),
-        [*window.kernel, window.stride, get_args(Competition).index(window.competition), int(start == "types")],
-        [
-            variance_floor,
-            mass_floor,
-            momentum,
-            *inverse_temps(inverse_temp, iters),
-            *sharpnesses(sharpness, iters),
-        ],
-    )
-    return Capsules(poses.to(result), activations.to(result))
+
+_OPTIONS = frozenset(inspect.signature(_options).parameters)
 
 
 def _stack_betas(beta_u: Tensor, beta_a: Tensor, background: Background) -> Tensor:
