@@ -3,5 +3,4 @@
 #define VECTOR_BYTES 32
 #include "dense/kernels.inl"
 #include "em/kernels.inl"
-#include "grid/kernels.inl"
 #include "grid/gaussian.inl"

@@ -1,7 +1,8 @@
-// Gaussian routing for one instruction set; included after grid/kernels.inl.
+// Gaussian routing for one instruction set.
 #include <cmath>
 
 #include "gaussian.h"
+#include "kernels.inl"
 
 namespace torchcaps {
 namespace {

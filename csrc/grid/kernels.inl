@@ -1,4 +1,6 @@
 // Passes over the children of a grid for one instruction set; included after dense/kernels.inl.
+#pragma once
+
 #include "kernels.h"
 
 namespace torchcaps {
