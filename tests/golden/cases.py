@@ -227,7 +227,12 @@ def _gaussian(
             "variational": variational,
             "constants": [1.0, 0.5, 2.0] if variational else em,
         }
-        return differentiate(lambda *tensors: adapter.gaussian(*tensors, added, **options), dict(inputs))
+        return differentiate(
+            lambda poses, activations, weight, betas: adapter.gaussian(
+                poses, activations, weight, betas, added, **options
+            ),
+            dict(inputs),
+        )
 
     return run
 

@@ -46,19 +46,26 @@ GRIDS = [
     ((3, 4), (3, 4), 1, 3, 5, 4),
 ]
 # Kind of pose, child pose, parent pose.
-POSES = [("vector", 5, 7), ("vector", 8, 16), ("matrix", 1, 1), ("matrix", 4, 4), ("matrix", 9, 9), ("matrix", 25, 25)]
+POSES: list[tuple[Any, int, int]] = [
+    ("vector", 5, 7),
+    ("vector", 8, 16),
+    ("matrix", 1, 1),
+    ("matrix", 4, 4),
+    ("matrix", 9, 9),
+    ("matrix", 25, 25),
+]
 
 
 class ExactDigamma(torch.autograd.Function):
     """torch's own derivative of digamma is exact to about nine digits only, also in float64."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(x)
         return torch.digamma(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         (x,) = ctx.saved_tensors
         y = x.double()
         total = sum(1 / (y + k).square() for k in range(20))
@@ -173,7 +180,7 @@ def test_shared_weights_and_offsets(algorithm):
 @pytest.mark.parametrize("iters", [1, 2, 5])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_iterations(algorithm, iters):
-    options = {"inverse_temp": 0.3} if algorithm == "em" else {}
+    options: dict[str, Any] = {"inverse_temp": 0.3} if algorithm == "em" else {}
     compare(algorithm, dense_inputs(DENSE[4]), iters=iters, **options)
 
 

@@ -95,20 +95,24 @@ def check_grid(poses: Tensor, activations: Tensor, weight: Tensor, offsets: Tens
 
 def grid_sizes(poses: Tensor, weight: Tensor, window: list[int]) -> GridSizes:
     """Return the sizes of a call whose arguments have been checked."""
-    *kernel, stride, competition, start_types, matrix = window
-    rows, columns = ((size - side) // stride + 1 for size, side in zip(poses.shape[1:3], kernel, strict=True))
-    types, (children, parents, inner, vote_columns) = poses.shape[3], weight.shape
+    kernel_height, kernel_width, stride, competition, start_types, matrix = window
+    batch, height, width, types = poses.shape[:4]
+    children, parents, inner, vote_columns = weight.shape
     return GridSizes(
-        *poses.shape[:4],
-        rows,
-        columns,
-        *kernel,
-        stride,
-        parents,
-        inner if matrix else 1,
-        inner,
-        vote_columns,
-        int(children == types and kernel != [1, 1]),
-        competition,
-        start_types,
+        batch=batch,
+        height=height,
+        width=width,
+        types=types,
+        rows=(height - kernel_height) // stride + 1,
+        columns=(width - kernel_width) // stride + 1,
+        kernel_height=kernel_height,
+        kernel_width=kernel_width,
+        stride=stride,
+        parents=parents,
+        vote_rows=inner if matrix else 1,
+        inner=inner,
+        vote_columns=vote_columns,
+        shared=int(children == types and kernel_height * kernel_width > 1),
+        competition=competition,
+        start_types=start_types,
     )
