@@ -91,8 +91,33 @@ def problems(item: Any) -> list[str]:
     return found
 
 
+def method_problems(item: Any) -> list[str]:
+    """Return what the public methods of a class lack; an overriding method may leave both to the base class."""
+    found = []
+    # The default of a field may be a function.
+    fields = {field.name for field in dataclasses.fields(item)} if dataclasses.is_dataclass(item) else set()
+    for name, method in vars(item).items():
+        function = getattr(method, "__func__", method)
+        if name.startswith("_") or not inspect.isfunction(function) or name in fields or name == "extra_repr":
+            continue
+        texts = [
+            vars(base)[name].__doc__ or ""
+            for base in item.__mro__
+            if name in vars(base) and base.__module__.partition(".")[0] != "torch"
+        ]
+        if not any(texts):
+            found.append(f"{name} has no docstring")
+        elif parameters(function) and not any("Args:" in text for text in texts):
+            found.append(f"{name} has no Args")
+    return found
+
+
 def gaps(package: str) -> set[str]:
-    return {f"{package}.{name}: {problem}" for name, item in exported(package) for problem in problems(item)}
+    return {
+        f"{package}.{name}: {problem}"
+        for name, item in exported(package)
+        for problem in [*problems(item), *(method_problems(item) if inspect.isclass(item) else [])]
+    }
 
 
 @pytest.mark.parametrize("package", public_packages())
@@ -131,6 +156,7 @@ def test_bad_docstring_is_found() -> None:
         def forward(self, values: Any) -> Any:
             return 2 * values
 
+    assert method_problems(Layer) == ["forward has no docstring"]
     assert problems(bare) == ["no Args", "no Returns", "no example"]
     assert problems(good) == []
     assert "no Shape" in problems(Layer)

@@ -52,7 +52,14 @@ class Case:
     memory: bool = True
 
     def candidate(self, name: str) -> Candidate:
-        """Return the candidate of this name."""
+        """Return the candidate of a name.
+
+        Args:
+            name: Name of the candidate.
+
+        Returns:
+            The candidate.
+        """
         return next(candidate for candidate in self.candidates if candidate.name == name)
 
 

@@ -39,7 +39,14 @@ class Batch(NamedTuple):
     meta: dict[str, Tensor]
 
     def cropped(self, size: int) -> Batch:
-        """Return the batch with images and sources cropped to their centre, size x size."""
+        """Return the batch with images and sources cropped to their centre.
+
+        Args:
+            size: Height and width after cropping.
+
+        Returns:
+            The cropped batch.
+        """
         sources = None if self.sources is None else crop(self.sources, size)
         return self._replace(images=crop(self.images, size), sources=sources)
 
@@ -96,15 +103,36 @@ class ImageDataset(Dataset[Sample], ABC):
 
     @abstractmethod
     def read(self, indices: Tensor) -> Batch:
-        """Return the images at these indices, int64 [n] in 0 to N - 1, in this order."""
+        """Return some images, in the given order.
+
+        Args:
+            indices: Numbers of the images, int64 [n] in 0 to N - 1.
+
+        Returns:
+            The images with labels and everything that is known about them.
+        """
 
     @abstractmethod
     def select(self, indices: Tensor) -> ImageDataset:
-        """Return the data set of the images at these indices, int64 [n] in 0 to N - 1, in this order."""
+        """Return the data set of some images, in the given order.
+
+        Args:
+            indices: Numbers of the images, int64 [n] in 0 to N - 1.
+
+        Returns:
+            The data set.
+        """
 
     @abstractmethod
     def cropped(self, size: int) -> ImageDataset:
-        """Return the data set with every image cropped to its centre, size x size."""
+        """Return the data set with every image cropped to its centre.
+
+        Args:
+            size: Height and width after cropping.
+
+        Returns:
+            The data set.
+        """
 
     @property
     def num_classes(self) -> int:
@@ -204,7 +232,14 @@ class ImageDataset(Dataset[Sample], ABC):
             yield self.read(torch.arange(start, min(start + batch_size, len(self))))
 
     def evenly_spaced(self, count: int) -> ImageDataset:
-        """Return `count` images at even distances from the first to the last, or all if there are not more."""
+        """Return images at even distances from the first to the last.
+
+        Args:
+            count: Number of images; all if there are not more.
+
+        Returns:
+            The data set.
+        """
         return self if len(self) <= count else self.select(torch.arange(count) * len(self) // count)
 
     def with_transform(self, transform: Transform | None) -> Self:
@@ -224,11 +259,26 @@ class ImageDataset(Dataset[Sample], ABC):
         return self._copied(transform=transform)
 
     def renamed(self, name: str, split: str) -> Self:
-        """Return the data set under another name and split; it shares its images with this one."""
+        """Return the data set under another name and split; it shares its images with this one.
+
+        Args:
+            name: New name.
+            split: New split.
+
+        Returns:
+            The data set.
+        """
         return self._copied(name=name, split=split)
 
     def shuffled_order(self, seed: int) -> Order:
-        """Return the order of one shuffled pass, a function of the seed alone."""
+        """Return the order of one shuffled pass.
+
+        Args:
+            seed: Seed, which alone decides the order.
+
+        Returns:
+            The order.
+        """
         return shuffled_order(seed, len(self))
 
     def _copied(self, **attributes: Any) -> Self:

@@ -54,11 +54,22 @@ class Reporter(Protocol):
     shows_progress: bool
 
     def announce(self, text: str) -> None:
-        """Report the start of a step."""
+        """Report the start of a step.
+
+        Args:
+            text: Description of the step.
+        """
         ...
 
     def progress(self, title: str) -> AbstractContextManager[Progress]:
-        """Return a progress bar as a context manager whose value takes (done, total)."""
+        """Return a progress bar.
+
+        Args:
+            title: Text beside the bar.
+
+        Returns:
+            A context manager whose value takes (done, total).
+        """
         ...
 
 
@@ -72,10 +83,21 @@ class SilentReporter:
     shows_progress = False
 
     def announce(self, text: str) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        Args:
+            text: Ignored.
+        """
 
     def progress(self, title: str) -> AbstractContextManager[Progress]:
-        """Return a progress function that does nothing."""
+        """Return a progress function that does nothing.
+
+        Args:
+            title: Ignored.
+
+        Returns:
+            A context manager whose value does nothing.
+        """
         return nullcontext(lambda done, total: None)
 
 

@@ -30,7 +30,15 @@ class Grid(NamedTuple):
 
     @classmethod
     def even(cls, rows: int, columns: int) -> Grid:
-        """Return a grid whose positions divide the image evenly."""
+        """Return a grid whose positions divide the image evenly.
+
+        Args:
+            rows: Number of rows.
+            columns: Number of columns.
+
+        Returns:
+            The grid.
+        """
         return cls(*(tuple((place + 0.5) / count for place in range(count)) for count in (rows, columns)))
 
 
@@ -130,7 +138,17 @@ class ImageModel(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must define features(images)")
 
     def forward(self, images: Tensor) -> Capsules:
-        """Return the class capsules of a batch of images."""
+        """Return the class capsules of a batch of images.
+
+        Args:
+            images: The images, in [0, 1].
+
+        Shape:
+            images: [B, C, H, W]; returns poses [B, J, D], activations [B, J].
+
+        Returns:
+            The class capsules.
+        """
         return self.head(self.features(images))
 
     @property
@@ -207,7 +225,14 @@ class ImageModel(nn.Module):
         raise ConfigError(f"objective: expected a model that is not a classifier, got {type(self).__name__}")
 
     def check_images(self, images: Tensor) -> None:
-        """Raise a ShapeError unless the model accepts images of this shape."""
+        """Raise a ShapeError unless the model accepts images of this shape.
+
+        Args:
+            images: The images [B, C, H, W].
+
+        Raises:
+            ShapeError: If the channels or the size do not fit.
+        """
         if self.any_size:
             channels = self.image_shape[0]
             if images.dim() != 4 or images.shape[1] != channels:

@@ -115,7 +115,17 @@ class AttentionCapsNet(RoutedModel):
         self.read = nn.Linear(16, 1, bias=False)
 
     def primary_capsules(self, images: Tensor) -> Capsules:
-        """Return the primary capsules, a grid [B, H, W, caps, 16], with activation 1."""
+        """Return the primary capsules, with activation 1.
+
+        Args:
+            images: A batch of images.
+
+        Shape:
+            images: [B, C, H, W]; returns poses [B, H', W', caps, 16].
+
+        Returns:
+            A grid of capsules.
+        """
         self.check_images(images)
         poses = self.primary(self.stem(images)).permute(0, 2, 3, 1).unflatten(-1, (-1, 16))  # [B, H, W, caps, 16]
         return Capsules(self.norm(poses), poses.new_ones(poses.shape[:4]))
@@ -129,7 +139,17 @@ class AttentionCapsNet(RoutedModel):
         return Capsules(poses, self.activations(poses))
 
     def activations(self, poses: Tensor) -> Tensor:
-        """Return the probability of each class, [..., J], from the class poses [..., J, 16]."""
+        """Return the probability of each class.
+
+        Args:
+            poses: The class poses.
+
+        Shape:
+            poses: [..., J, 16]; returns [..., J].
+
+        Returns:
+            The probabilities.
+        """
         return self.read(poses).squeeze(-1).softmax(dim=-1)
 
     def trace(self, images: Tensor) -> Trace:

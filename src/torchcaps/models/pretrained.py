@@ -90,7 +90,17 @@ class ModelCard:
         options: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:
-        """Raise a ConfigError unless the weights fit a model with this shape and these options; None fits any shape."""
+        """Raise a ConfigError unless the weights fit a model.
+
+        Args:
+            model: Name of the model.
+            image_shape: Shape of the images; None fits any.
+            options: Options that are given.
+            defaults: Options of the model that are not given.
+
+        Raises:
+            ConfigError: If the model, the shape or an option differs.
+        """
         if model != self.model:
             raise ConfigError(
                 f"pretrained: expected weights of {model}, got '{self.name}' (weights of {self.model}); "

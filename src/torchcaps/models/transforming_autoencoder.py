@@ -126,7 +126,18 @@ class TransformingAutoencoder(ImageModel):
         return painted.unflatten(1, self.image_shape)  # [B, C, H, W]
 
     def sample_shift(self, count: int, generator: Generator | None = None) -> Tensor:
-        """Return random shifts [count, 2] of up to `max_shift` whole pixels in each direction."""
+        """Return random shifts of up to `max_shift` whole pixels in each direction.
+
+        Args:
+            count: Number of shifts.
+            generator: Source of the random numbers.
+
+        Shape:
+            returns [count, 2].
+
+        Returns:
+            The shifts.
+        """
         return torch.randint(-self.max_shift, self.max_shift + 1, (count, 2), generator=generator, device="cpu")
 
     def objective(self, images: Tensor, generator: Generator | None = None) -> Tensor:

@@ -44,6 +44,17 @@ class MLPDecoder(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, poses: Tensor) -> Tensor:
+        """Reconstruct images.
+
+        Args:
+            poses: Class poses, all but one of them zero; see `mask_capsules`.
+
+        Shape:
+            poses: [B, J, D]; returns [B, C, H, W].
+
+        Returns:
+            Images in [0, 1].
+        """
         return self.layers(poses)  # [B, C, H, W]
 
 
@@ -99,5 +110,16 @@ class DeconvDecoder(nn.Module):
         )
 
     def forward(self, poses: Tensor) -> Tensor:
+        """Reconstruct images.
+
+        Args:
+            poses: Class poses, all but one of them zero; see `mask_capsules`.
+
+        Shape:
+            poses: [B, J, D]; returns [B, C, H, W].
+
+        Returns:
+            Images in [0, 1].
+        """
         _, height, width = self.image_shape
         return self.layers(poses)[..., :height, :width]  # [B, C, H, W]

@@ -112,6 +112,17 @@ class KuramotoConv2d(nn.Module):
         return states
 
     def forward(self, stimulus: Tensor) -> Tensor:
+        """Run all iterations and return the last states; see `states`.
+
+        Args:
+            stimulus: The force on each oscillator.
+
+        Shape:
+            stimulus: [B, C*dim, H, W]; returns the same shape.
+
+        Returns:
+            The oscillators.
+        """
         return self.states(stimulus)[-1]
 
     def extra_repr(self) -> str:
@@ -150,4 +161,15 @@ class KuramotoReadout(nn.Module):
         self.mix = nn.Conv2d(channels * dim, out_channels * dim, 1)
 
     def forward(self, states: Tensor) -> Tensor:
+        """Return the lengths of linear mixtures of oscillators.
+
+        Args:
+            states: The oscillators.
+
+        Shape:
+            states: [B, C*dim, H, W]; returns [B, out, H, W].
+
+        Returns:
+            The features.
+        """
         return _length(self.mix(states).unflatten(1, (-1, self.dim))).squeeze(2)  # [B, out, H, W]

@@ -41,6 +41,17 @@ class InstanceStandardize(nn.Module):
         self.contrast = contrast
 
     def forward(self, images: Tensor) -> Tensor:
+        """Standardise images; in training, brightness and contrast then change at random.
+
+        Args:
+            images: A batch of images.
+
+        Shape:
+            images: [B, C, H, W]; returns the same shape.
+
+        Returns:
+            The standardised images.
+        """
         variance, mean = torch.var_mean(images, dim=(1, 2, 3), correction=0, keepdim=True)  # [B, 1, 1, 1]
         images = (images - mean) / variance.clamp_min(1 / math.prod(images.shape[1:])).sqrt()  # [B, C, H, W]
         if not self.training or not (self.brightness or self.contrast):

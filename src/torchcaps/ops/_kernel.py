@@ -81,7 +81,17 @@ class Kernel:
     def why_unsupported(
         self, children: Capsules, weight: Tensor, window: Window | None, params: dict[str, Any]
     ) -> str | None:
-        """Return the reason why the kernel does not compute this case, or None."""
+        """Return why the kernel does not compute a case.
+
+        Args:
+            children: The children.
+            weight: The weight.
+            window: The window of a convolutional layer, or None.
+            params: Arguments of the routing.
+
+        Returns:
+            The reason, or None if it computes the case.
+        """
         grid = window is not None
         if grid not in self._accepted:
             return f"the kernel has no {'convolution' if grid else 'dense layer'}"

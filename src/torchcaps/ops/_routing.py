@@ -58,12 +58,23 @@ class Routing:
         return ("reference", *dict.fromkeys([*(kernel.backend for kernel in self.kernels), "recompute"]))
 
     def check_options(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError on an option that the reference does not take."""
+        """Raise ConfigError on an option that the reference does not take.
+
+        Args:
+            options: Options by name.
+        """
         if self.options is not None:
             check_options(options, self.options, f"{self.name} routing")
 
     def check_backend(self, backend: str) -> None:
-        """Raise ConfigError unless `backend` is `auto` or one of `backends`."""
+        """Raise ConfigError unless the routing has a backend.
+
+        Args:
+            backend: `auto` or one of `backends`.
+
+        Raises:
+            ConfigError: If there is no such backend.
+        """
         known = ("auto", *self.backends)
         if backend not in known:
             raise ConfigError(f"backend: expected one of {', '.join(known)} for {self.name} routing, got '{backend}'")

@@ -48,7 +48,14 @@ class FigureEntry:
         return importlib.import_module(f"torchcaps.report.figures.{self.name}")
 
     def requires(self, context: FigureContext) -> str | None:
-        """Return why the run cannot have this figure, or None if it can."""
+        """Return why a run cannot have this figure.
+
+        Args:
+            context: The run.
+
+        Returns:
+            The reason, or None if it can.
+        """
         return self.module.requires(context)
 
 

@@ -104,6 +104,11 @@ class GracefulServer(uvicorn.Server):
     ACCEPT, READ = 0.1, 0.4
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, read requests that have arrived, and end.
+
+        Args:
+            sockets: Sockets that the server listens on.
+        """
         await asyncio.sleep(self.ACCEPT)
         for server in self.servers:
             server.close()
