@@ -55,7 +55,7 @@ def test_coherence_is_the_mean_cosine_of_pairs() -> None:
     assert found["first"] == pytest.approx(sum(cosines) / len(cosines), abs=1e-6)
 
 
-def test_equal_batches_are_coherent_and_opposite_ones_are_not() -> None:
+def test_coherence_of_equal_and_opposite_batches() -> None:
     model, images, labels = Layer(), torch.randn(5, 4), torch.arange(5) % 3
 
     def loss(capsules: Capsules, sign: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def balanced_batches(name: str) -> list[Batch]:
 
 
 @pytest.mark.parametrize("name", ["digits", "smallnorb"])
-def test_gradients_of_a_new_matrix_network_agree_at_any_number_of_iterations(name: str) -> None:
+def test_initial_matrix_gradients_are_coherent(name: str) -> None:
     batches = balanced_batches(name)
     _, channels, height, width = batches[0][0].shape
     classes = int(batches[0][1].max()) + 1

@@ -22,7 +22,7 @@ def smoothed_log_loss(activations: np.ndarray, labels: np.ndarray, temperature: 
 
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
-def test_temperature_is_the_minimum_that_scipy_finds(sharpness: float) -> None:
+def test_temperature_matches_scipy_minimum(sharpness: float) -> None:
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(300, 5, generator=generator, dtype=torch.float64)
     labels = torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).squeeze(1)
@@ -34,7 +34,7 @@ def test_temperature_is_the_minimum_that_scipy_finds(sharpness: float) -> None:
     assert found == pytest.approx(sharpness, rel=0.25)
 
 
-def test_temperature_is_finite_if_all_images_are_classified_correctly() -> None:
+def test_temperature_of_perfect_predictions_is_finite() -> None:
     labels = torch.arange(40) % 4
     activations = torch.full((40, 4), 0.2).scatter(1, labels[:, None], 0.8)
     temperature = fit_temperature(activations, labels)
@@ -50,7 +50,7 @@ def test_temperature_rejects_bad_input() -> None:
         fit_temperature(torch.full((2, 4), float("nan")), torch.zeros(2, dtype=torch.int64))
 
 
-def test_reliability_bins_are_those_of_scikit_learn() -> None:
+def test_reliability_bins_match_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(2)
     scores = torch.randn(500, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(4, (500,), generator=generator)

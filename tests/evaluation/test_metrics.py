@@ -58,7 +58,7 @@ def by_scikit(activations: Tensor, labels: Tensor) -> dict[str, float]:
     return found
 
 
-def test_metrics_are_those_of_scikit_learn_and_torchmetrics(activations: Tensor, labels: Tensor) -> None:
+def test_metrics_match_scikit_learn_and_torchmetrics(activations: Tensor, labels: Tensor) -> None:
     # Ties of the k-th place are broken by the order of the classes on both sides.
     distinct = activations - 1e-6 * torch.arange(6)
     found = compute_metrics(distinct, labels, NAMES_OF_CLASSES, temperature=TEMPERATURE, resamples=20)
@@ -74,7 +74,7 @@ def test_metrics_are_those_of_scikit_learn_and_torchmetrics(activations: Tensor,
     assert found.notes == ()
 
 
-def test_ranks_with_ties_are_those_of_scikit_learn(activations: Tensor, labels: Tensor) -> None:
+def test_ranks_with_ties_match_scikit_learn(activations: Tensor, labels: Tensor) -> None:
     pairs = torch.stack([labels, (labels + 1) % 6], dim=1)
     found = compute_metrics(activations, pairs, NAMES_OF_CLASSES, resamples=1)
     for j, row in enumerate(found.per_class):
@@ -113,7 +113,7 @@ def test_pairs_of_labels_against_scikit_learn(activations: Tensor, labels: Tenso
     assert "one label per image" in " ".join(found.notes)
 
 
-def test_a_class_without_images_is_left_out_of_the_averages(activations: Tensor, labels: Tensor) -> None:
+def test_class_without_images_is_not_averaged(activations: Tensor, labels: Tensor) -> None:
     kept = labels != 2
     found = compute_metrics(activations[kept], labels[kept], NAMES_OF_CLASSES, temperature=1.0, resamples=50)
     row = found.per_class[2]
@@ -125,7 +125,7 @@ def test_a_class_without_images_is_left_out_of_the_averages(activations: Tensor,
 
 
 @pytest.mark.parametrize("single", [True, False])
-def test_one_class_or_one_image_only_gives_sentences_and_no_nan(single: bool) -> None:
+def test_one_class_or_image_gives_no_nan(single: bool) -> None:
     labels = torch.zeros(1 if single else 5, dtype=torch.int64)
     activations = torch.tensor([[0.9, 0.2, 0.1]]).repeat(len(labels), 1)
     found = compute_metrics(activations, labels, ["a", "b", "c"], resamples=30)
@@ -138,14 +138,14 @@ def test_one_class_or_one_image_only_gives_sentences_and_no_nan(single: bool) ->
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_a_class_that_is_never_predicted_is_named() -> None:
+def test_never_predicted_class_is_named() -> None:
     activations = torch.tensor([[0.9, 0.2], [0.8, 0.1]])
     found = compute_metrics(activations, torch.tensor([0, 1]), ["a", "b"], temperature=1.0, resamples=10)
     assert found.per_class[1].precision == 0.0
     assert "Never predicted: b." in found.notes
 
 
-def test_activations_that_are_not_finite_give_no_nan() -> None:
+def test_non_finite_activations_give_no_nan() -> None:
     found = compute_metrics(torch.full((4, 3), torch.nan), torch.tensor([0, 1, 2, 0]), ["a", "b", "c"], resamples=5)
     assert found.values["log_loss"].value is None
     json.dumps(found.to_json(), allow_nan=False)
@@ -157,7 +157,7 @@ def test_metrics_reject_no_images() -> None:
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 7), (7, 7), (23, 59), (9971, 10000)])
-def test_wilson_is_that_of_scipy(successes: int, count: int) -> None:
+def test_wilson_interval_matches_scipy(successes: int, count: int) -> None:
     expected = binomtest(successes, count).proportion_ci(method="wilson")
     assert wilson(successes, count) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
@@ -177,7 +177,7 @@ def test_bootstrap_draws_as_many_images_as_there_are() -> None:
     assert torch.equal(weights, torch.cat(list(bootstrap_weights(30, 500, seed=3))))
 
 
-def test_interval_of_a_metric_agrees_with_a_plain_bootstrap(activations: Tensor, labels: Tensor) -> None:
+def test_interval_matches_plain_bootstrap(activations: Tensor, labels: Tensor) -> None:
     found = compute_metrics(activations, labels, NAMES_OF_CLASSES, temperature=TEMPERATURE)
     predicted, generator = activations.argmax(dim=1).numpy(), np.random.default_rng(0)
     scores = []

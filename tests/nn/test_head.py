@@ -95,7 +95,7 @@ def test_matrices_are_shared_by_positions() -> None:
         layer(Capsules(torch.zeros(1, 6, 8), torch.zeros(1, 6)))
 
 
-def test_capsules_are_more_than_classes_and_weights_have_deviation_one_tenth() -> None:
+def test_default_sizes_and_initial_weights() -> None:
     head = CapsHead(64, 10)
     assert head.classes.weight.shape[0] > 10
     assert 0.08 < float(head.classes.weight.detach().std()) < 0.1
@@ -107,7 +107,7 @@ def test_features_of_another_shape(shape: tuple[int, ...]) -> None:
         CapsHead(12, 3)(torch.zeros(shape))
 
 
-def test_a_mask_that_masks_everything() -> None:
+def test_mask_of_all_tokens() -> None:
     mask = torch.ones(3, 5, dtype=torch.bool)
     mask[1] = False
     with raises_about(ShapeError, "mask:", "none in sample 1"):
@@ -115,7 +115,7 @@ def test_a_mask_that_masks_everything() -> None:
 
 
 @pytest.mark.parametrize("mask", [torch.ones(3, 4, dtype=torch.bool), torch.ones(3, 5)])
-def test_masks_that_do_not_fit(mask: torch.Tensor) -> None:
+def test_invalid_masks(mask: torch.Tensor) -> None:
     with raises_about(ShapeError, "mask:", "(3, 5)", f"got {mask.dtype} {tuple(mask.shape)}"):
         CapsHead(12, 3)(torch.zeros(3, 5, 12), mask)
 

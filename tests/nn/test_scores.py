@@ -35,7 +35,7 @@ def test_temperature_one_gives_the_share_of_the_activations() -> None:
     assert torch.allclose(log_probabilities(activations).exp(), activations / activations.sum(dim=-1, keepdim=True))
 
 
-def test_temperature_divides_the_scores_of_a_network_without_capsules() -> None:
+def test_temperature_divides_scores_of_cnn() -> None:
     scores = torch.randn(4, 6)
     assert torch.allclose(log_probabilities(scores.softmax(dim=-1), 3.0), (scores / 3).log_softmax(dim=-1), atol=1e-6)
 

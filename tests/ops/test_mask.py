@@ -57,7 +57,7 @@ def test_values_of_masked_children_have_no_effect(name: str, backend: str) -> No
 
 
 @every_router
-def test_positions_that_see_no_child_are_zero(name: str) -> None:
+def test_positions_without_children_are_zero(name: str) -> None:
     poses, activations, mask = grid()
     layer = CapsConv2d(2, 3, 3, 2, routing=name)
     children = tc.Capsules(poses, activations)
@@ -72,7 +72,7 @@ def test_positions_that_see_no_child_are_zero(name: str) -> None:
 
 
 @every_router
-def test_mask_of_places_is_a_mask_of_their_children(name: str) -> None:
+def test_mask_of_places_masks_their_children(name: str) -> None:
     poses, activations, mask = grid()
     places = mask[..., 0]
     for layer in layers(name):

@@ -224,7 +224,7 @@ def test_auto_takes_it_where_votes_are_large() -> None:
     assert chosen("variational", whole, weight.to(torch.int64)) == "reference"
 
 
-def test_an_option_that_is_a_function_takes_the_reference() -> None:
+def test_function_option_uses_the_reference() -> None:
     children, weight = tc.Capsules(torch.randn(5, 6, 4), torch.rand(5, 6)), torch.randn(6, 3, 4, 2)
     ops.set_votes_memory(1e-4)
     assert chosen("kuramoto", children, weight, softmax=ops.parent_softmax) == "reference"
