@@ -94,17 +94,14 @@ def problems(item: Any) -> list[str]:
 def method_problems(item: Any) -> list[str]:
     """Return what the public methods of a class lack; an overriding method may leave both to the base class."""
     found = []
+    bases = [base for base in inspect.getmro(item) if base.__module__.partition(".")[0] != "torch"]
     # The default of a field may be a function.
     fields = {field.name for field in dataclasses.fields(item)} if dataclasses.is_dataclass(item) else set()
     for name, method in vars(item).items():
         function = getattr(method, "__func__", method)
         if name.startswith("_") or not inspect.isfunction(function) or name in fields or name == "extra_repr":
             continue
-        texts = [
-            vars(base)[name].__doc__ or ""
-            for base in item.__mro__
-            if name in vars(base) and base.__module__.partition(".")[0] != "torch"
-        ]
+        texts = [vars(base)[name].__doc__ or "" for base in bases if name in vars(base)]
         if not any(texts):
             found.append(f"{name} has no docstring")
         elif parameters(function) and not any("Args:" in text for text in texts):

@@ -38,7 +38,9 @@ class UpdatedConv(CapsConv2d):
     # Tells `diagnostics.hooks` that the calls of a forward pass are the iterations of one routing.
     stepwise = True
 
-    def forward(self, children: Capsules, parents: Capsules | None = None) -> Capsules:
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, children: Capsules, parents: Capsules | None = None
+    ) -> Capsules:
         router = cast(AttentionRouting, self.routing)
         return router.update(children, self.weight, parents, window=self.window(children))
 
