@@ -37,8 +37,8 @@ def test_wrong_kernel_is_found(name: str, monkeypatch):
     check_kernel(name)
     right = ROUTERS[name].route
 
-    def wrong(self, children, weight, *, bias=None, backend="auto"):
-        out = right(self, children, weight, bias=bias, backend=backend)
+    def wrong(self, children, weight, *, backend="auto", **options):
+        out = right(self, children, weight, backend=backend, **options)
         return out if backend == "reference" else Capsules(1.001 * out.poses, out.activations)
 
     monkeypatch.setattr(ROUTERS[name], "route", wrong)
