@@ -33,6 +33,7 @@ from torchcaps.experiments import (
     write_json,
 )
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
+from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
@@ -207,6 +208,22 @@ def models() -> str:
     return "\n".join(lines)
 
 
+def support() -> str:
+    """Return which backend serves each routing, by kind of layer and device, in Markdown."""
+    found: dict[str, dict[tuple[str, str], set[str]]] = {}
+    for row in list_support(here=False):
+        served = found.setdefault(row.algorithm, {}).setdefault((row.layer, row.device), set())
+        served.add(f"`{row.backend}`" + "*" * row.limited)
+    columns = [(layer, device) for layer in ("dense", "conv") for device in ("cpu", "cuda", "mps")]
+    lines = [
+        f"| routing | {' | '.join(f'{layer}, {device}' for layer, device in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for name, served in found.items():
+        lines.append(f"| `{name}` | {' | '.join(', '.join(sorted(served[column])) for column in columns)} |")
+    return "\n".join(lines)
+
+
 def shipped() -> str:
     """Return the pretrained weights in Markdown: a table, then the limits of each."""
     cards = [pretrained_card(name) for name in list_pretrained()]
@@ -239,6 +256,7 @@ def shipped() -> str:
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
+    "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
 }

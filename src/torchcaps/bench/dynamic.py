@@ -13,7 +13,7 @@ from torch import Tensor
 from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench._layer import CHECKED, DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 from torchcaps.bench.baselines import broadcast_routing, einsum_routing
-from torchcaps.ops import dynamic_routing, fastest_backend, route, vote
+from torchcaps.ops import dynamic_routing, route, vote
 from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
@@ -26,6 +26,11 @@ TEN_GIGABYTES: Point = {"batch": 1024, "children": 1526, "parents": 100, "iters"
 def fused(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
     """Route with the fastest kernel that is available, as `CapsLinear` does."""
     return _kernel(poses, weight, bias, iters=iters)
+
+
+def recompute(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
+    """Route with the backend `recompute`."""
+    return _kernel(poses, weight, bias, iters=iters, backend="recompute")
 
 
 def reference(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
@@ -54,9 +59,7 @@ def _candidate(name: str, layer: Layer, copies: int, *, compiled: bool = False) 
         return layer_tasks(torch.compile(layer, dynamic=False), point)
 
     def memory_needed(point: Point) -> float:
-        # Without a kernel the reference runs, which stores its votes.
-        stores = layer is not fused or fastest_backend("dynamic", torch.device("cpu"), torch.float32) != "cpu"
-        return (copies or 5) * vote_bytes(point) if stores else 0
+        return copies * vote_bytes(point)
 
     return Candidate(name, prepare, memory_needed, compiled=compiled)
 
@@ -92,6 +95,7 @@ CASES.add(
         title="The DigitCaps layer: 1152 capsules of 8 to 10 capsules of 16, three iterations",
         candidates=(
             _candidate("fused", fused, 0),
+            _candidate("recompute", recompute, 0),
             _candidate("reference", reference, 5),
             _candidate("reference, torch.compile", reference, 4, compiled=True),
             _candidate("einsum baseline", einsum_routing, 5),

@@ -1,8 +1,10 @@
-"""The DigitCaps layer with each router: kernel, if there is one, and reference."""
+"""The DigitCaps layer with each router: kernel, if there is one, `recompute` and reference."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -12,7 +14,7 @@ from torch.func import functional_call
 from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench._layer import CHECKED, DIGIT_CAPS, IN_DIM, OUT_DIM, forward_and_backward, vote_bytes
 from torchcaps.nn import ROUTERS, CapsLinear, make_router
-from torchcaps.ops import ROUTINGS, fastest_backend
+from torchcaps.ops import ROUTINGS
 from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
@@ -58,6 +60,19 @@ def _run(layer: CapsLinear, backend: str, poses: Tensor, *parameters: Tensor) ->
     return torch.cat([out.poses, out.activations.unsqueeze(-1)], dim=-1)
 
 
+def candidates(
+    router: str, tasks: Callable[[str, str, Point], Tasks], needs: Callable[[Point], float], *, conv: bool
+) -> tuple[Candidate, ...]:
+    """Return the kernel of a router, if there is one, `recompute` and the reference, which needs some memory."""
+    made = [Candidate(backend, partial(tasks, router, backend)) for backend in ("recompute", "reference")]
+    made[1] = replace(made[1], memory_needed=needs)
+    kernels = ROUTINGS[router].kernels if router in ROUTINGS else ()
+    compiled = any(k.backend == "cpu" and (k.conv if conv else k.dense) is not None for k in kernels)
+    if compiled:
+        made.insert(0, Candidate("fused", partial(tasks, router, "auto")))
+    return tuple(made)
+
+
 def add_router(name: str, title: str, copies: float, case: str | None = None) -> None:
     """Register a benchmark of a router whose reference needs `copies` times the size of the votes.
 
@@ -67,20 +82,14 @@ def add_router(name: str, title: str, copies: float, case: str | None = None) ->
     def reference_needs(point: Point) -> float:
         return copies * vote_bytes(point)
 
-    def fused_needs(point: Point) -> float:
-        served = fastest_backend(name, torch.device("cpu"), torch.float32)
-        return reference_needs(point) if served == "reference" else 0
-
     base = dict(DIGIT_CAPS)
     if "iters" not in inspect.signature(ROUTERS[name]).parameters:
         del base["iters"]
-    reference = Candidate("reference", partial(layer_tasks, name, "reference"), reference_needs)
-    fused = Candidate("fused", partial(layer_tasks, name, "auto"), fused_needs)
     CASES.add(
         case or name,
         Case(
             title=f"The DigitCaps layer with {title}: 1152 capsules of 8 to 10 capsules of 16",
-            candidates=(fused, reference) if name in ROUTINGS and ROUTINGS[name].kernels else (reference,),
+            candidates=candidates(name, layer_tasks, reference_needs, conv=False),
             points=one_axis_sweep(base, batch=(16, 64), children=(288, 4608), parents=(5, 20)),
             quick=({**base, "batch": 16},),
             check=partial(check_kernel, name),

@@ -13,6 +13,7 @@ from torchcaps.cli._verb import Verb
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
 
+DEVICES = ("cpu", "cuda", "mps")
 PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "matplotlib", "pillow", "safetensors")
 
 
@@ -21,13 +22,14 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(args: Namespace, out: Output) -> int:
-    versions, devices, kernels = _versions(), _devices(), _kernels()
+    versions, devices, kernels, support = _versions(), _devices(), _kernels(), _support()
     data = os.environ.get("TORCHCAPS_DATA")
-    out.document({"versions": versions, "devices": devices, "kernels": kernels, "data": data})
+    out.document({"versions": versions, "devices": devices, "kernels": kernels, "support": support, "data": data})
     out.table(("package", "version"), list(versions.items()))
     out.facts({**devices, "data": data or "the user's cache folder (TORCHCAPS_DATA is not set)"})
     rows = [(k["algorithm"], k["backend"], "yes" if k["available"] else "no", k["detail"]) for k in kernels]
     out.table(("routing", "backend", "available", "detail"), rows)
+    out.table(("routing", "layer", "type", *DEVICES), _matrix(support))
     return 0
 
 
@@ -64,11 +66,42 @@ def _kernels() -> list[dict[str, Any]]:
     return [kernel._asdict() for kernel in list_kernels()]
 
 
+def _support() -> list[dict[str, Any]]:
+    """Return what serves each routing, kind of layer, device and type on this machine."""
+    from torchcaps.ops import list_support
+
+    return [row._asdict() for row in list_support()]
+
+
+def _matrix(support: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return a row per routing and kind of layer, and per type where types differ; a star marks limits."""
+    rows: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+    for entry in support:
+        rows.setdefault((entry["algorithm"], entry["layer"]), {}).setdefault(entry["dtype"], ())
+    for (algorithm, layer), types in rows.items():
+        for dtype in types:
+            served = {
+                entry["device"]: entry["backend"] + "*" * entry["limited"]
+                for entry in support
+                if (entry["algorithm"], entry["layer"], entry["dtype"]) == (algorithm, layer, dtype)
+            }
+            types[dtype] = tuple(served.get(device, "none") for device in DEVICES)
+    table: list[tuple[str, ...]] = []
+    for (algorithm, layer), types in rows.items():
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for dtype, served in types.items():
+            groups.setdefault(served, []).append(dtype)
+        table += [(algorithm, layer, ", ".join(names), *served) for served, names in groups.items()]
+    return table
+
+
 VERB = Verb(
     name="info",
     summary="show versions, devices and kernels, for a bug report",
     description="Shows the installed versions, the devices and number of threads that torch uses, the data folder, and "
-    "the routing kernels that are available on this machine.",
+    "the routing kernels that are available on this machine. The last table shows which backend serves each routing in "
+    "dense and convolutional layers, by device and type; a star marks a kernel that some sizes or options rule out, "
+    "where recompute serves instead.",
     examples=(
         ("torchcaps info", "as tables"),
         ("torchcaps info --json", "as JSON, to attach to a bug report"),

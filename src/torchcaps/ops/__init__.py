@@ -13,6 +13,7 @@ from torchcaps.ops._mask import expand_mask, mask_children
 from torchcaps.ops._pieces import set_votes_memory
 from torchcaps.ops._route import route, route_conv, trace
 from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
+from torchcaps.ops._support import Support, list_support
 from torchcaps.ops.attention import attention_routing
 from torchcaps.ops.conv import Window, receptive_centres
 from torchcaps.ops.dynamic import dynamic_routing
@@ -41,6 +42,7 @@ __all__ = [
     "Routing",
     "SquashForm",
     "Step",
+    "Support",
     "Window",
     "attention_routing",
     "dynamic_routing",
@@ -51,6 +53,7 @@ __all__ = [
     "kuramoto_routing",
     "last_step",
     "list_kernels",
+    "list_support",
     "mask_children",
     "matrix_vote",
     "parent_softmax",

@@ -170,6 +170,17 @@ def test_unsupported_kernel(router: str, layer: str) -> None:
         module(some_children(layer))
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("router", ROUTERS.names())
+def test_recompute_serves_every_layer(router: str, layer: str) -> None:
+    module: Any = make(router, layer)
+    children, results = some_children(layer), []
+    for module.backend in ("recompute", "reference"):
+        results.append(module(children))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 SQUASHED = [name for name in ROUTERS.names() if "squash" in inspect.signature(ROUTERS[name]).parameters]
 
 
