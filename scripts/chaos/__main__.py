@@ -24,6 +24,8 @@ from pathlib import Path
 from _faults import faults, worker
 from _lab import BrokenError, Lab
 
+COLUMNS = ("injected", "equal", "refused", "failed")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -59,22 +61,21 @@ def _trials(root: Path, seed: int, end: float, with_workers: bool, outcomes: Que
     outcomes.put(None)
 
 
-def _table(outcomes: list[Outcome]) -> str:
+def _counts(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:
+    """Count the results of each fault, and of all."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
-        counts[outcome.fault][outcome.result] += 1
-    width = max(map(len, [*counts, "fault"]))
-    rows = [f"{'fault':<{width}}  injected  bit-equal  refused  failed"]
-    total: Counter[str] = Counter()
-    for name in sorted(counts):
-        rows.append(_row(name, counts[name], width))
-        total += counts[name]
-    return "\n".join([*rows, _row("all", total, width)])
+        for name in (outcome.fault, "all"):
+            counts[name] += Counter({"injected": 1, outcome.result: 1})
+    order = [*sorted(name for name in counts if name != "all"), "all"]
+    return {name: {column: counts[name][column] for column in COLUMNS} for name in order}
 
 
-def _row(name: str, count: Counter[str], width: int) -> str:
-    numbers = (sum(count.values()), count["equal"], count["refused"], count["failed"])
-    return f"{name:<{width}}  {numbers[0]:>8}  {numbers[1]:>9}  {numbers[2]:>7}  {numbers[3]:>6}"
+def _table(counts: dict[str, dict[str, int]]) -> str:
+    width = max(map(len, counts))
+    rows = [f"{'fault':<{width}}  {'injected':>9}  {'bit-equal':>9}  {'refused':>9}  {'failed':>9}"]
+    rows += [f"{name:<{width}}" + "".join(f"  {number:>9}" for number in row.values()) for name, row in counts.items()]
+    return "\n".join(rows)
 
 
 def main() -> int:
@@ -82,7 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long to inject faults (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: 0)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every trial to this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts and every failure to this file")
     args = parser.parse_args()
     # Forked processes inherit what is imported here, so that a training starts in milliseconds.
     import lightning.pytorch  # noqa: F401
@@ -93,7 +94,8 @@ def main() -> int:
     torch.set_num_threads(1)
     _ = torchcaps.train.Run
     root = Path(tempfile.mkdtemp(prefix="torchcaps-chaos-"))
-    end = time.monotonic() + 60 * args.minutes
+    started = time.monotonic()
+    end = started + 60 * args.minutes
     fork = multiprocessing.get_context("fork")
     queue: Queue[Outcome | None] = fork.Queue()
     lanes = []
@@ -117,9 +119,15 @@ def main() -> int:
     for lane in lanes:
         lane.join()
     failed = [outcome for outcome in outcomes if outcome.result == "failed"]
-    print(f"\n{_table(outcomes)}")
+    counts = _counts(outcomes)
+    print(f"\n{_table(counts)}")
     if args.json:
-        args.json.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=1) + "\n")
+        from torchcaps._files import write_text
+        from torchcaps.train.environment import provenance
+
+        options = {"seed": args.seed, "minutes": round((time.monotonic() - started) / 60, 1)}
+        result = {**options, **provenance(), "faults": counts, "failures": [vars(outcome) for outcome in failed]}
+        write_text(args.json, json.dumps(result, indent=1) + "\n")
     if failed:
         print(f"{len(failed)} trials failed; their folders are in {root}", file=sys.stderr)
         return 1

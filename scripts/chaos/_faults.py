@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from _lab import BrokenError, Child, Lab, checkpoints, digest, ended_at_exit
+from _lab import HANG, BrokenError, Child, Lab, checkpoints, digest, ended_at_exit
 from _power import can_mount, cut_on_disk, cut_recorded
 
 Fault = Callable[[Lab], str]
@@ -25,7 +25,7 @@ def kill(lab: Lab) -> str:
     child = lab.start(folder)
     for _ in range(lab.rng.randint(1, 3)):
         with ended_at_exit(child):
-            lab.pause()
+            lab.pause(folder, child)
         child = lab.resume(folder)
     child.kill()
     return lab.finish(folder, may_refuse=not _is_run(folder))
@@ -37,7 +37,7 @@ def stop(lab: Lab) -> str:
     number = lab.rng.choice((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     child = lab.start(folder)
     with ended_at_exit(child):
-        lab.pause(0.3)
+        lab.pause(folder, child)
         child.signal(number)
         ended = child.wait()
     if ended.code not in (0, 128 + number, -number):
@@ -99,10 +99,10 @@ def clock(lab: Lab) -> str:
 
     child = lab.start(folder, prepare=prepare)
     with ended_at_exit(child):
-        lab.pause()
+        lab.pause(folder, child)
     child = lab.resume(folder, prepare=prepare)
     with ended_at_exit(child):
-        lab.pause()
+        lab.pause(folder, child)
     return lab.finish(folder, may_refuse=not _is_run(folder))
 
 
@@ -111,7 +111,7 @@ def damage(lab: Lab) -> str:
     folder = lab.folder()
     child = lab.start(folder)
     with ended_at_exit(child):
-        lab.pause(0.4)
+        lab.pause(folder, child, early=False)
     victim = folder.parent / "victim.txt"
     victim.write_text("precious")
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
@@ -151,12 +151,12 @@ def swap(lab: Lab) -> str:
     folder, other = lab.folder(), lab.folder()
     children = lab.start(folder), lab.start(other, "seed=1")
     with ended_at_exit(*children):
-        lab.pause(0.5)
+        lab.pause(folder, children[0], early=False)
     ours, theirs = checkpoints(folder), checkpoints(other)
     if ours and theirs:
         ours[-1].write_bytes(theirs[-1].read_bytes())
         if lab.rng.random() < 0.5:
-            (folder / "checkpoints" / "step-99999999.ckpt").write_bytes(theirs[-1].read_bytes())
+            (folder / "checkpoints" / "epoch-9999-step-99999999.ckpt").write_bytes(theirs[-1].read_bytes())
     return lab.finish(folder, may_refuse=True)
 
 
@@ -187,7 +187,7 @@ def resume_race(lab: Lab) -> str:
     folder = lab.folder()
     child = lab.start(folder)
     with ended_at_exit(child):
-        lab.pause(0.3)
+        lab.pause(folder, child, early=False)
     if not _is_run(folder):
         return lab.finish(folder)
     children = [lab.resume(folder) for _ in range(3)]
@@ -199,22 +199,26 @@ def resume_race(lab: Lab) -> str:
 
 
 def worker(lab: Lab) -> str:
-    """Two processes per run; SIGKILL for one worker or for the parent. No process may stay, and the run resumes."""
+    """Two processes per run; SIGKILL for one of them, or SIGKILL or SIGTERM for the one that started them.
+
+    No process may stay, and the run resumes.
+    """
     folder = lab.folder()
     child = lab.start(folder, "trainer.devices=2")
     with ended_at_exit(child):
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + HANG
         while not checkpoints(folder) and child.poll() is None and time.monotonic() < limit:
             time.sleep(0.05)
-        target = lab.rng.choice([child.pid, *_descendants(child.pid)])
         family = [child.pid, *_descendants(child.pid)]
+        target = lab.rng.choice(family)
+        number = lab.rng.choice((signal.SIGKILL, signal.SIGTERM)) if target == child.pid else signal.SIGKILL
         with contextlib.suppress(ProcessLookupError):
-            os.kill(target, signal.SIGKILL)
-        limit = time.monotonic() + 60
+            os.kill(target, number)
+        limit = time.monotonic() + HANG
         while alive := [pid for pid in family if _alive(pid)]:
             child.poll()
             if time.monotonic() > limit:
-                raise BrokenError(f"{len(alive)} processes still run 60 s after one was killed")
+                raise BrokenError(f"{len(alive)} processes still run {HANG:.0f} s after one was killed")
             time.sleep(0.05)
     return lab.finish(folder, "trainer.devices=2", may_refuse=not _is_run(folder))
 

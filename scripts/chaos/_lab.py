@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-# Seconds after which a process counts as hanging. A training takes one to three.
-HANG = 120.0
+# Seconds after which a process counts as hanging. A training takes one to three; a busy machine takes its time.
+HANG = 600.0
 _SMALL = (
     "trainer.accelerator=cpu",
     "data.batch_size=16",
@@ -176,8 +176,11 @@ class Lab:
     def reference(self, *changes: str) -> str:
         """Hash the result of the same training undisturbed; computed once per set of changes."""
         if changes not in self.expected:
-            folder, started = self.folder(), time.monotonic()
-            ended = self.start(folder, *changes).wait()
+            folder = self.folder()
+            child = self.start(folder, *changes)
+            _wait_for_record(folder, child)
+            started = time.monotonic()
+            ended = child.wait()
             if ended.code != 0:
                 raise BrokenError(f"the undisturbed training failed with code {ended.code}: {ended.output[-400:]}")
             self.expected[changes] = digest(folder)
@@ -185,9 +188,11 @@ class Lab:
                 self.seconds = time.monotonic() - started
         return self.expected[changes]
 
-    def pause(self, least: float = 0.0) -> None:
-        """Sleep for a random part of a training's duration."""
-        time.sleep(self.rng.uniform(least, 1.1) * self.seconds)
+    def pause(self, folder: Path, child: Child, *, early: bool = True) -> None:
+        """Sleep until a random moment of a training: mostly after run.json is written, when there is data to lose."""
+        if not early or self.rng.random() < 0.9:
+            _wait_for_record(folder, child)
+        time.sleep(self.rng.uniform(0.0, 1.1) * self.seconds)
 
     def finish(self, folder: Path, *changes: str, may_refuse: bool = True) -> str:
         """Resume a broken run to its end and compare it with the undisturbed one.
@@ -216,6 +221,12 @@ class Lab:
 def checkpoints(folder: Path) -> list[Path]:
     """List the checkpoints of a run, oldest first."""
     return sorted((folder / "checkpoints").glob("*.ckpt"))
+
+
+def _wait_for_record(folder: Path, child: Child) -> None:
+    limit = time.monotonic() + HANG
+    while not (folder / "run.json").exists() and child.poll() is None and time.monotonic() < limit:
+        time.sleep(0.002)
 
 
 def _draw_images(root: Path) -> None:

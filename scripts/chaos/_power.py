@@ -46,7 +46,7 @@ def cut_on_disk(lab: Lab) -> str:
     _call("mkfs.ext4", "-q", str(image))
     with mounted(image, trial / "before"):
         child = lab.start(trial / "before" / "run")
-        lab.pause()
+        lab.pause(trial / "before" / "run", child)
         # Stopped, so that the copy shows one moment.
         child.signal(signal.SIGSTOP)
         kept = len(checkpoints(trial / "before" / "run"))
@@ -64,7 +64,7 @@ def cut_recorded(lab: Lab) -> str:
     disk = folder.parent / "disk"
     disk.mkdir()
     child = lab.start(folder, prepare=lambda: _record(folder.parent, disk))
-    lab.pause()
+    lab.pause(folder, child)
     child.signal(signal.SIGSTOP)
     kept = len(checkpoints(folder))
     child.kill()

@@ -50,13 +50,25 @@ def test_content(tmp_path):
     assert newest.state == RunState(seconds=7.0)
 
 
-def test_drop_old_keeps_the_newest_two_and_three_epochs(tmp_path):
-    for epoch in range(1, 6):
+def kept_steps(folder: Path) -> list[int]:
+    return [int(path.stem[-8:]) for path in list_checkpoints(folder)]
+
+
+def test_drop_old_keeps_the_newest_two_and_ten_epochs(tmp_path):
+    for epoch in range(1, 13):
         for step in range(3):
             save(tmp_path, 10 * epoch + step, epoch)
     drop_old(tmp_path)
-    steps = [int(path.stem[-8:]) for path in list_checkpoints(tmp_path)]
-    assert steps == [52, 51, 42, 32]
+    assert kept_steps(tmp_path) == [122, 121, *(10 * epoch + 2 for epoch in range(11, 2, -1))]
+
+
+def test_drop_old_keeps_fewer_large_ones(tmp_path):
+    size = max(save(tmp_path, epoch, epoch).stat().st_size for epoch in range(1, 6))
+    drop_old(tmp_path, most_bytes=3 * size)
+    assert kept_steps(tmp_path) == [5, 4, 3]
+    # The newest two always.
+    drop_old(tmp_path, most_bytes=1)
+    assert kept_steps(tmp_path) == [5, 4]
 
 
 def test_no_checkpoint(tmp_path):

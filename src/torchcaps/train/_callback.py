@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 
 from torchcaps.diagnostics import EpochDiagnostics
@@ -16,6 +17,8 @@ from torchcaps.train._tables import write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
 from torchcaps.train.run import Run
 
+# Seconds of training after which a checkpoint is due, however long a step takes.
+SECONDS = 60.0
 # Ctrl-C, the end of a batch job, the end of a terminal session.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -61,8 +64,9 @@ class RunCallback(Callback):
         self.run = run
         self.diagnostics = diagnostics
         self.state = RunState()
-        self.stop_signal: int | None = None
-        self._saved_at = 0
+        self.stop_signal = 0
+        self._alone = True
+        self._saved_at, self._saved_time = 0, time.monotonic()
         self._since = time.monotonic()
 
     @property
@@ -85,19 +89,31 @@ class RunCallback(Callback):
         self._since = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        self._saved_at = trainer.global_step
+        self._saved_at, self._saved_time = trainer.global_step, time.monotonic()
         # Lightning puts its own handler of SIGTERM in front of ours, which ends the process without a checkpoint.
         if self._handlers:
             signal.signal(signal.SIGTERM, self._stop)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        due = trainer.global_step - self._saved_at >= self.run.recipe.trainer.checkpoint_every
-        # Not after the last batch of an epoch: the checkpoint of the epoch follows its validation.
-        last = batch_idx + 1 == trainer.num_training_batches
-        if (due or self.stop_signal) and not last:
+        # After the last batch of an epoch, the checkpoint of the epoch follows its validation.
+        if batch_idx + 1 == trainer.num_training_batches:
+            return
+        due, stop = self._agree(trainer)
+        if due or stop:
             self._save(trainer)
-        if self.stop_signal and (not last or trainer.num_training_batches == 1):
-            raise Stopped(self.stop_signal)
+        if stop:
+            raise Stopped(stop)
+
+    def _agree(self, trainer: Trainer) -> tuple[bool, int]:
+        """Return whether a checkpoint is due, and the signal to stop for or 0: the same in all processes."""
+        due = trainer.global_step - self._saved_at >= self.run.recipe.trainer.checkpoint_every
+        due = due or time.monotonic() - self._saved_time >= SECONDS
+        if trainer.world_size == 1:
+            return due, self.stop_signal
+        # Clocks differ, and a signal may reach one process only.
+        wishes = torch.tensor([int(due), self.stop_signal], device=trainer.strategy.root_device)
+        due, stop = trainer.strategy.reduce(wishes, reduce_op="max").tolist()
+        return bool(due), stop
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         row = {
@@ -120,25 +136,25 @@ class RunCallback(Callback):
         if trainer.is_global_zero:
             write_metrics(self.run.path, state.rows)
             write_diagnostics(self.run.path, state.diagnostics)
+        self._save(trainer)
         if state.is_complete(self.run.recipe):
             trainer.should_stop = True
-
-    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
-        self._save(trainer)
+        elif stop := self._agree(trainer)[1]:
+            raise Stopped(stop)
 
     def _save(self, trainer: Trainer) -> None:
         folder = self.run.checkpoints
-        # After the last epoch Lightning counts one more.
-        epoch = min(trainer.current_epoch + 1, self.run.recipe.trainer.epochs)
-        trainer.save_checkpoint(checkpoint_path(folder, epoch, trainer.global_step))
+        trainer.save_checkpoint(checkpoint_path(folder, trainer.current_epoch + 1, trainer.global_step))
+        # The new one is durable.
         if trainer.is_global_zero:
             drop_old(folder)
-        self._saved_at = trainer.global_step
+        self._saved_at, self._saved_time = trainer.global_step, time.monotonic()
 
     _handlers: dict[int, Any] | None = None
 
     def _stop(self, number: int, frame: Any) -> None:
-        if self.stop_signal:
+        # With several processes, the one that started them ends them all.
+        if self.stop_signal and self._alone:
             raise Stopped(self.stop_signal)
         self.stop_signal = number
 
@@ -147,12 +163,13 @@ class RunCallback(Callback):
         """Take a signal as the request to save and stop after the current step; a second one stops at once.
 
         Args:
-            alone: Whether this is the only process; else the process that started the others handles signals.
+            alone: Whether this is the only process; else a second signal is left to the process that started it.
 
         Yields:
             Nothing.
         """
-        if not alone or threading.current_thread() is not threading.main_thread():
+        self._alone = alone
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
         # A signal that is ignored, as SIGHUP is under nohup, stays ignored.

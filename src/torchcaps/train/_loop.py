@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
 import socket
-import sys
-import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -19,15 +16,14 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, start_processes
 
-from torchcaps import errors
 from torchcaps.data import BatchLoader
 from torchcaps.diagnostics import EpochDiagnostics
-from torchcaps.errors import CheckpointError, TorchcapsError
+from torchcaps.errors import CheckpointError
 from torchcaps.models import ImageModel
-from torchcaps.train._callback import SIGNALS, RunCallback, Stopped
+from torchcaps.train._callback import RunCallback, Stopped
 from torchcaps.train._progress import ProgressBar
+from torchcaps.train._workers import run_workers
 from torchcaps.train.checkpoint import (
     Checkpoint,
     CheckpointFiles,
@@ -38,8 +34,6 @@ from torchcaps.train.checkpoint import (
 from torchcaps.train.context import RunContext
 from torchcaps.train.module import TrainModule, with_class_weights
 from torchcaps.train.run import Run
-
-_PR_SET_PDEATHSIG = 1
 
 
 def train_loop(context: RunContext, checkpoint: Checkpoint | None, *, progress: bool = False) -> RunState:
@@ -60,77 +54,30 @@ def train_loop(context: RunContext, checkpoint: Checkpoint | None, *, progress: 
     run = context.run
     if run.recipe.trainer.devices == 1:
         return _train(context, checkpoint, 0, progress)
-    _spawn(run, progress)
+    stop = _spawn(run, progress)
     last = newest_checkpoint(run.checkpoints, run.recipe)
-    if last is None or not last.state.is_complete(run.recipe):
-        raise CheckpointError(f"run: expected a checkpoint of the last epoch, got none in '{run.checkpoints}'")
-    return last.state
+    if last is not None and last.state.is_complete(run.recipe):
+        return last.state
+    if stop:
+        raise Stopped(stop)
+    raise CheckpointError(f"run: expected a checkpoint of the last epoch, got none in '{run.checkpoints}'")
 
 
-def _spawn(run: Run, progress: bool) -> None:
+def _spawn(run: Run, progress: bool) -> int:
+    """Train in several processes; return the signal that stopped them, or 0."""
     world = run.recipe.trainer.devices
     share = max(1, torch.get_num_threads() // world)
-    args = (str(run.path), _free_port(), share, progress, os.getpid())
-    processes: Any = start_processes(_spawned, args, nprocs=world, join=False, start_method="spawn")
-    try:
-        with _signals_stop():
-            while not processes.join():
-                pass
-    except ProcessRaisedException as error:
-        raise _cause(error) from None
-    except ProcessExitedException as error:
-        raise TorchcapsError(
-            f"trainer.devices: expected {world} processes to finish, got one that ended early ({error}); "
-            "resume the run to continue from its newest checkpoint"
-        ) from None
-    except Stopped:
-        # At most the steps since the newest checkpoint are lost.
-        for process in processes.processes:
-            process.kill()
-            process.join()
-        raise
+    hint = f"continue from the newest checkpoint with: torchcaps train --resume {run.path}"
+    return run_workers(_spawned, world, (str(run.path), _free_port(), share, progress), hint)
 
 
-@contextmanager
-def _signals_stop() -> Iterator[None]:
-    """Raise `Stopped` on a signal, in the process that waits for the others."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise Stopped(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _cause(error: ProcessRaisedException) -> Exception:
-    """Return the error of one of the processes without its traceback."""
-    last = str(error).strip().splitlines()[-1]
-    kind, _, message = last.partition(": ")
-    return TorchcapsError(message) if kind.startswith(errors.__name__) else RuntimeError(last)
-
-
-def _spawned(rank: int, path: str, port: int, threads: int, progress: bool, parent: int) -> None:
-    _end_with(parent)
+def _spawned(rank: int, path: str, port: int, threads: int, progress: bool) -> None:
     os.environ.update(LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(threads)
     run = Run.open(path)
-    _train(RunContext(run), newest_checkpoint(run.checkpoints, run.recipe), rank, progress)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent ends: the parent holds the lock of the run folder."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    # All processes stop after the same step; their parent knows the signal.
+    with suppress(Stopped):
+        _train(RunContext(run), newest_checkpoint(run.checkpoints, run.recipe), rank, progress)
 
 
 def _free_port() -> int:
@@ -166,8 +113,11 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, rank: int, progre
             workers=recipe.data.workers,
         )
     callback = RunCallback(run, EpochDiagnostics(val if len(val) else train, recipe.data.augment))
-    if checkpoint is not None and rank == 0:
-        warn_if_computed_differently(checkpoint, world)
+    if checkpoint is not None:
+        # Lightning restores the position within an epoch, but not which epoch is next.
+        batches.load_state_dict({"epoch": len(checkpoint.state.rows), "position": 0})
+        if rank == 0:
+            warn_if_computed_differently(checkpoint, world)
     with quiet(), callback.listening(alone=world == 1):
         model: ImageModel = context.new_model()
         callbacks: list[Callback] = [callback, ProgressBar(callback)] if progress and rank == 0 else [callback]

@@ -25,8 +25,9 @@ from torchcaps.train.recipe import Recipe, recipe_hash
 
 FORMAT = 1
 KEY = "run"
-# Checkpoints that are kept: the newest, one more in case that one is damaged, and the last one of recent epochs.
-NEWEST, EPOCHS = 2, 3
+# Checkpoints that are kept: the newest, one more in case that one is damaged, and the last one of each of the newest
+# epochs, as far as all of them take at most so many bytes.
+NEWEST, EPOCHS, BYTES = 2, 10, 2**29
 _NAME = re.compile(r"epoch-(\d+)-step-(\d+)\.ckpt")
 _ENTRIES = ("format", "recipe_hash", "recipe", "seed", "threads", "world_size", "state", "train_totals", "record")
 
@@ -176,13 +177,15 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return [path for _, path in sorted(named, reverse=True)]
 
 
-def drop_old(folder: Path) -> None:
-    """Delete checkpoints except the newest two and the last one of each of the newest three epochs.
+def drop_old(folder: Path, *, most_bytes: int = BYTES) -> None:
+    """Delete checkpoints except the newest two and the last one of each of the newest ten epochs.
 
-    Call it after the newest checkpoint has been written durably.
+    Of large ones fewer are kept: the newest two, and others as far as all of them take at most `most_bytes`. The
+    weights of the best epoch are part of every checkpoint. Call it after the newest one has been written durably.
 
     Args:
         folder: Folder of the checkpoints.
+        most_bytes: Largest number of bytes of all that are kept, beyond the newest two.
     """
     paths = list_checkpoints(folder)
     # In this order, the first path of an epoch is its last checkpoint.
@@ -190,10 +193,12 @@ def drop_old(folder: Path) -> None:
     for path in paths:
         last_of_epoch.setdefault(path.name.partition("-step")[0], path)
     kept = {*paths[:NEWEST], *list(last_of_epoch.values())[:EPOCHS]}
-    for path in paths:
-        if path not in kept:
-            # Housekeeping: what cannot be deleted stays.
-            with suppress(OSError):
+    used = 0
+    for number, path in enumerate(paths):
+        # Housekeeping: what cannot be deleted stays.
+        with suppress(OSError):
+            used += path.stat().st_size if path in kept else 0
+            if path not in kept or (number >= NEWEST and used > most_bytes):
                 path.unlink()
 
 
