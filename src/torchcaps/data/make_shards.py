@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchcaps._files import move, replacing, write_text
 from torchcaps.data.folder import report_bad
 from torchcaps.data.folder_files import Files, scan_folder, shuffle_key
 from torchcaps.data.readers.image_files import read_image
@@ -77,10 +78,10 @@ def make_shards(
             )  # fmt: skip
             done += sum(map(len, files.values()))
         index = {"class_names": list(splits["train"]), "image_shape": list(shape), "splits": written}
-        (unfinished / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+        write_text(unfinished / INDEX, json.dumps(index, indent=1) + "\n")
         if out.exists():
             out.rmdir()
-        unfinished.rename(out)
+        move(unfinished, out)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -105,7 +106,10 @@ def _write_split(
     for start in range(0, len(items), shard_size):
         chosen = items[start : start + shard_size]
         path = folder / f"{split}-{start // shard_size:06d}.tar"
-        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        with (
+            replacing(path) as shard,
+            tarfile.open(fileobj=shard, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+        ):
             for number, (file, label) in enumerate(chosen, start):
                 _add(archive, f"{number:08d}.cls", str(label).encode())
                 _add(archive, f"{number:08d}.png", _png(file, shape))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps._files import write_bytes, write_text
+from torchcaps._files import figure_bytes, make_folder, write_bytes, write_text
 from torchcaps.diagnostics import Snapshot, diagnose
 from torchcaps.evaluation import Evaluation
 from torchcaps.report._page import Section, page
@@ -41,7 +40,7 @@ def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Pr
     model, evaluation = context.model, context.evaluation
     diagnosis = diagnose(model, evaluation.data, progress=progress)
     context = FigureContext(run, evaluation=evaluation, diagnosis=diagnosis)
-    run.figures.mkdir(exist_ok=True)
+    make_folder(run.figures)
     sections = [_section(entry, context, run.figures / f"{entry.name}.png") for entry in report_entries(context)]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     facts = {
@@ -97,10 +96,9 @@ def _section(entry: FigureEntry, context: FigureContext, path: Path) -> Section:
     if reason is not None:
         return Section(entry.title, f"Not available: {reason}.")
     drawn = draw_figure(entry.name, {"": context})
-    buffer = io.BytesIO()
-    drawn.figure.savefig(buffer, format="png")
-    write_bytes(path, buffer.getvalue())
-    return Section(entry.title, drawn.caption, drawn.alt, buffer.getvalue())
+    content = figure_bytes(drawn.figure, "png")
+    write_bytes(path, content)
+    return Section(entry.title, drawn.caption, drawn.alt, content)
 
 
 def _routing_tables(diagnosis: Snapshot) -> dict[str, dict[str, Any]]:

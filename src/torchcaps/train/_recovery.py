@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchcaps._files import make_folder, naming
+from torchcaps._files import make_folder, move
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.train.recipe import Recipe, parse_recipe
 
@@ -123,9 +123,7 @@ def set_aside(path: Path) -> Path:
     number = 1
     while (target := path.with_name(f"{path.name}-damaged-{number}")).exists():
         number += 1
-    with naming(target):
-        path.rename(target)
-    return target
+    return move(path, target)
 
 
 def restart(folder: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, BinaryIO, cast
 
+from torchcaps._files import move, replacing
 from torchcaps.data.readers._limited_io import CHUNK, open_regular, open_unzipped
 from torchcaps.errors import DataError
 
@@ -51,7 +52,7 @@ def unpack(archive: Path, members: Mapping[str, tuple[str, int]], target: Path) 
                 f"{archive}: expected a readable archive, got {error}; remove it and download it again"
             ) from None
         target.mkdir(parents=True, exist_ok=True)
-        return [(place / name).replace(target / name) for name, _ in members.values()]
+        return [move(place / name, target / name) for name, _ in members.values()]
 
 
 def _extract(archive: Path, members: Mapping[str, tuple[str, int]], place: Path) -> None:
@@ -63,7 +64,7 @@ def _extract(archive: Path, members: Mapping[str, tuple[str, int]], place: Path)
             continue
         if not is_file:
             raise DataError(f"{archive}: expected '{name}' to be a file, got a link or folder (not the original?)")
-        with stream() as source, (place / entry[0]).open("wb") as file:
+        with stream() as source, replacing(place / entry[0]) as file:
             done = 0
             while chunk := source.read(CHUNK):
                 done += len(chunk)
