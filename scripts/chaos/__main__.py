@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import shutil
 import sys
 import tempfile
@@ -84,22 +83,24 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long to inject faults (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts and every failure to this file")
+    parser.add_argument("--lanes", type=int, default=2, help="trials at one time (default: 2)")
     args = parser.parse_args()
     # Forked processes inherit what is imported here, so that a training starts in milliseconds.
-    import lightning.pytorch  # noqa: F401
     import torch
+    from PIL import Image
 
-    import torchcaps.train
+    import torchcaps.cli._main
+    import torchcaps.train._runner  # noqa: F401
 
     torch.set_num_threads(1)
-    _ = torchcaps.train.Run
+    Image.init()
     root = Path(tempfile.mkdtemp(prefix="torchcaps-chaos-"))
     started = time.monotonic()
     end = started + 60 * args.minutes
     fork = multiprocessing.get_context("fork")
     queue: Queue[Outcome | None] = fork.Queue()
     lanes = []
-    for number in range(min(2, os.cpu_count() or 1)):
+    for number in range(args.lanes):
         (root / str(number)).mkdir()
         options = (root / str(number), args.seed * 1000 + number, end, number == 0, queue)
         lanes.append(fork.Process(target=_trials, args=options))
