@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from torchcaps import _files
-from torchcaps._files import remove_parts, replacing, write_bytes, write_text
+from torchcaps._files import appending, move, remove_parts, replacing, write_bytes, write_text
 from torchcaps.errors import WriteError
 
 
@@ -75,3 +75,41 @@ def test_remove_partial_files_of_killed_writers(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"whole")
     remove_parts(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_move_flushes_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    write_text(first / "a", "x")
+    synced: set[Path] = set()
+    monkeypatch.setattr(_files, "sync_folder", synced.add)
+    assert move(first / "a", second / "b").read_text() == "x"
+    assert synced == {first, second}
+
+
+def test_appending_continues_a_file_and_flushes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.part"
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+
+    def broken() -> None:
+        with appending(file) as part:
+            part.write(b"first")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    with appending(file) as part:
+        assert part.tell() == 5
+        part.write(b" second")
+    assert file.read_bytes() == b"first second"
+    assert sizes == [5, 12]
+
+
+def test_appending_does_not_follow_a_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    with pytest.raises(WriteError), appending(tmp_path / "link"):
+        pass
+    assert (tmp_path / "victim").read_text() == "precious"

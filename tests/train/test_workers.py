@@ -53,8 +53,9 @@ def test_error_of_ours_in_one_process() -> None:
 
 
 def test_other_error_in_one_process_has_its_traceback() -> None:
-    with pytest.raises(RuntimeError, match=r"^KeyError: 'file: expected more, got 3'$") as caught:
+    with pytest.raises(RuntimeError) as caught:
         run_workers(fail, 2, (KeyError,), "")
+    assert str(caught.value) == "KeyError: 'file: expected more, got 3'"
     assert "in fail" in caught.value.__notes__[0]
 
 

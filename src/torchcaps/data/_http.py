@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from filelock import FileLock
 
 from torchcaps._files import appending, make_folder, move
 from torchcaps.data.readers._limited_io import CHUNK
@@ -44,7 +44,7 @@ def download(
         make_folder(target.parent)
     part = target.with_name(f"{target.name}.part")
     failures: list[str] = []
-    with FileLock(target.with_name(f".{target.name}.lock")):
+    with _locked(target.with_name(f"{target.name}.lock")):
         # Another process may have downloaded it in the meantime.
         if target.exists():
             return target
@@ -140,3 +140,31 @@ def _copy(response: Any, file: BinaryIO, total: int, max_bytes: int, progress: P
             progress(done, max(total, done))
     if done < total:
         raise OSError(f"connection lost after {done:,} of {total:,} bytes")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process in at a time; the lock ends with the process."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    while True:
+        with appending(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # The previous owner has removed the lock file: create a new one.
+            if not _is_at(file, path):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink()
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
