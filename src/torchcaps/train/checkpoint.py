@@ -26,7 +26,7 @@ from torchcaps.train.recipe import Recipe, recipe_hash
 FORMAT = 1
 KEY = "run"
 # Checkpoints that are kept: the newest, one more in case that one is damaged, and the last one of each of the newest
-# epochs, as far as all of them take at most so many bytes.
+# epochs, as far as all of them take at most this number of bytes.
 NEWEST, EPOCHS, BYTES = 2, 10, 2**29
 _NAME = re.compile(r"epoch-(\d+)-step-(\d+)\.ckpt")
 _ENTRIES = ("format", "recipe_hash", "recipe", "seed", "threads", "world_size", "state", "train_totals", "record")
