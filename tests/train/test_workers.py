@@ -113,9 +113,9 @@ def test_sigterm_saves_and_stops_all_processes(recipe: MakeRecipe, tmp_path: Pat
     with training(recipe, tmp_path, 500) as (process, folder):
         workers = workers_of(process.pid)
         process.terminate()
-        _, told = process.communicate(timeout=LIMIT)
-    assert process.returncode == 128 + signal.SIGTERM, told
-    assert f"--resume {folder}" in told
+        _, stderr = process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert f"--resume {folder}" in stderr
     assert not [pid for pid in workers if is_alive(pid)]
     run = Run.open(folder)
     assert (run.status, run.record["signal"]) == ("stopped", "SIGTERM")
@@ -148,9 +148,9 @@ def test_killed_process_ends_the_run_with_the_command_to_resume(recipe: MakeReci
     with training(recipe, tmp_path, 500) as (process, folder):
         workers = workers_of(process.pid)
         os.kill(workers[1], signal.SIGKILL)
-        _, told = process.communicate(timeout=LIMIT)
-    assert process.returncode == 2, told
-    assert f"torchcaps train --resume {folder}" in told
-    assert "unexpected" not in told
+        _, stderr = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2, stderr
+    assert f"torchcaps train --resume {folder}" in stderr
+    assert "unexpected" not in stderr
     assert not any(map(is_alive, workers))
     assert Run.open(folder).status == "failed"
