@@ -136,7 +136,7 @@ def test_killed_parent_takes_its_processes_along(recipe: MakeRecipe, tmp_path: P
         before = sorted((folder / "checkpoints").iterdir())
         run = Run.open(folder)
         assert run.status == "running"
-        # Nobody holds the lock, and nobody writes.
+        # The lock is free, and no process writes.
         with run.locked():
             time.sleep(1)
         assert sorted((folder / "checkpoints").iterdir()) == before
