@@ -37,7 +37,7 @@ from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
-OTHERS = ("compare-", "reproduce-")
+OTHERS = ("compare-", "reproduce-", "chaos")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -253,12 +253,25 @@ def shipped() -> str:
     return "\n".join(lines)
 
 
+def faults(folder: Path = ROOT / "results") -> str:
+    """Return what `make chaos` injected and what came of it in Markdown."""
+    result = json.loads((folder / "chaos.json").read_text())
+    machine, versions = result["machine"], result["versions"]
+    lines = ["| fault | injected | bit-equal | refused | failed |", "|---|---:|---:|---:|---:|"]
+    for name, row in result["faults"].items():
+        cells = (name, *(str(row[column]) for column in ("injected", "equal", "refused", "failed")))
+        lines.append(f"| {' | '.join(cells)} |")
+    about = f"Seed {result['seed']}, {result['minutes']:g} minutes, {machine['processor']}, torch {versions['torch']}."
+    return "\n".join([*lines, "", about])
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
     "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
+    "docs/training.md": {"faults": faults},
 }
 
 
