@@ -68,11 +68,13 @@ def run_workers(target: Callable[..., None], world: int, args: Sequence[Any], hi
 def _wait(processes: Sequence[BaseProcess]) -> BaseProcess | None:
     """Wait until all processes have ended or one has failed; return that one, rather a killed one."""
     while True:
-        failed = [process for process in processes if process.exitcode]
+        # Once per turn: a process may end between two looks.
+        codes = [(process.exitcode, process) for process in processes]
+        failed = [(code, process) for code, process in codes if code]
         if failed:
             # Negative: the signal. The others fail because they lose the connection to it.
-            return min(failed, key=lambda process: process.exitcode or 0)
-        running = [process.sentinel for process in processes if process.exitcode is None]
+            return min(failed, key=lambda pair: pair[0])[1]
+        running = [process.sentinel for code, process in codes if code is None]
         if not running:
             return None
         wait(running)
