@@ -32,7 +32,9 @@ def test_label_activations_and_reconstruction(run: Path, image: Path, ask, ask_j
         assert picture.width > 200
     code, out, err = ask("predict", run, image)
     assert (code, err) == (0, "")
-    assert f"{entry['label']} {entry['activations'][entry['label']]:.2f}" in out
+    assert sum(entry["probabilities"].values()) == pytest.approx(1)
+    assert f"{entry['label']} {entry['probabilities'][entry['label']]:.1%}" in out
+    assert "calibrated on the validation split" in out
     assert str(run / "figures" / "predictions") in out
 
 
@@ -145,3 +147,19 @@ def test_run_and_weights_exclude_each_other(shipped: Path, run: Path, image: Pat
     assert ask("predict", run, image, "--pretrained", "mnist") == (2, "", words)
     words = "unknown pretrained weights 'mnits'; did you mean 'mnist'?\n"
     assert ask("predict", image, "--pretrained", "mnits") == (2, "", words)
+
+
+def test_image_of_no_class_is_named_with_the_reason(run: Path, image: Path, ask, ask_json, tmp_path: Path) -> None:
+    strict = tmp_path / "strict"
+    shutil.copytree(run, strict)
+    record = json.loads((run / "run.json").read_text())
+    assert set(record["rejection"]["thresholds"]) == {"activation", "reconstruction"}
+    for threshold, rejected in ((-1.0, True), (0.0, False)):
+        record["rejection"]["thresholds"] = {"activation": threshold}
+        (strict / "run.json").write_text(json.dumps(record))
+        reason = ask_json("predict", strict, image)["predictions"][0]["rejected"]
+        assert (reason is not None) == rejected
+        assert ("probably none of the classes" in ask("predict", strict, image)[1]) == rejected
+    record["rejection"] = {"thresholds": 3}
+    (strict / "run.json").write_text(json.dumps(record))
+    refused(ask, "predict", strict, image, about=["rejection:"])

@@ -68,7 +68,7 @@ def test_every_figure_has_caption_and_alt_text(name: str, model: ImageModel, dig
     assert all(len(text) > 10 for text in (drawn.caption, drawn.alt))
 
 
-@pytest.mark.parametrize("name", [name for name in SINGLE if name not in (*MODELS, "reliability")])
+@pytest.mark.parametrize("name", [name for name in SINGLE if name not in (*MODELS, "reliability", "errors")])
 def test_every_figure_of_two_labels(name: str) -> None:
     data = load_data("multimnist", "test", source="digits").subset(range(0, 1000, 25))
     torch.manual_seed(0)

@@ -113,7 +113,7 @@ def test_page_is_self_contained(finished: FinishedRun) -> None:
     assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
     assert "@import" not in text
-    assert len(page.images) == 7
+    assert len(page.images) == 9
     for image in page.images:
         start, _, content = (image["src"] or "").partition(",")
         assert start == "data:image/png;base64"
@@ -124,9 +124,13 @@ def test_alt_texts_and_headings(finished: FinishedRun) -> None:
     page = Page((finished.path / "report.html").read_text())
     assert all(len(image["alt"] or "") > 30 for image in page.images)
     assert page.tags.count("h1") == 1
-    assert page.headings[1:8] == [
-        "Learning curves",
+    assert page.headings[1:12] == [
+        "Classes",
+        "Metrics",
         "Confusion matrix",
+        "Worst errors",
+        "Calibration",
+        "Learning curves",
         "Reconstructions",
         "Dimensions of a class capsule",
         "Coupling over the routing iterations",
@@ -168,6 +172,24 @@ def test_accuracy(finished: FinishedRun) -> None:
     evaluation = evaluate(finished.model, finished.data)
     text = (finished.path / "report.html").read_text()
     assert f"<strong>{evaluation.accuracy:.2%}</strong> accuracy on 60 test images" in text
+    low, high = evaluation.metrics.values["accuracy"].interval or (0, 0)
+    assert f"<strong>{low:.1%} to {high:.1%}</strong>" in text
+    assert "<li>The accuracy is between" in text
+
+
+def test_classes_and_metrics(finished: FinishedRun) -> None:
+    metrics = evaluate(finished.model, finished.data).metrics
+    text = (finished.path / "report.html").read_text()
+    assert f"<tr><td>F1 (macro)</td><td>{metrics.values['f1_macro'].value:.2%}</td>" in text
+    row = metrics.per_class[3]
+    assert f"<td>{row.support}</td><td>{row.predicted}</td><td>{row.precision:.2%}</td>" in text
+    assert "nan" not in text.split("<main>")[1].split("<figure>")[0]
+
+
+def test_recipe_and_record_are_folded(finished: FinishedRun) -> None:
+    text = (finished.path / "report.html").read_text()
+    assert "<details>\n<summary>Recipe</summary>" in text
+    assert text.index("<summary>Run</summary>") > text.rindex("<h2>")
 
 
 def test_each_figure_is_a_file_too(finished: FinishedRun) -> None:
@@ -183,7 +205,7 @@ def test_missing_figures_are_named(tmp_path: Path, cnn: ImageModel, digits: Imag
     run = FinishedRun(tmp_path, cnn, digits, history=NO_ROUTING)
     evaluation = evaluate(cnn, digits.subset(range(10)))
     text = write_report(cast(Run, run), evaluation).read_text()
-    assert len(Page(text).images) == 2
+    assert len(Page(text).images) == 4
     assert text.count("Not available: the model has no decoder.") == 2
     assert text.count("Not available: the model has no routing layer.") == 3
     assert ">Routing<" not in text
@@ -193,7 +215,7 @@ def test_missing_figures_are_named(tmp_path: Path, cnn: ImageModel, digits: Imag
     for name, norm in norms.items():
         assert f'<th scope="row">gradient norm.{name}</th><td>{norm:.6g}</td>' in text
     assert "on 10 test images" in text
-    assert sorted(path.stem for path in run.figures.iterdir()) == ["confusion", "curves"]
+    assert sorted(path.stem for path in run.figures.iterdir()) == ["confusion", "curves", "errors", "reliability"]
 
 
 def test_run_without_diagnostics(tmp_path: Path, model: ImageModel, digits: ImageDataset) -> None:
@@ -208,12 +230,18 @@ def test_model_without_classes(tmp_path: Path, digits: ImageDataset) -> None:
     text = write_report(cast(Run, run)).read_text()
     assert sorted(path.stem for path in run.figures.iterdir()) == ["curves", "transformations"]
     assert "</strong> loss on 60 test images" in text
-    assert "Accuracy by class" not in text
+    assert ">Classes<" not in text
     assert "Not available" not in text
 
 
 def test_oscillators_show_their_phases(tmp_path: Path, digits: ImageDataset) -> None:
     run = FinishedRun(tmp_path, create_model("kuramoto_net").eval(), digits, history=NO_ROUTING)
     text = write_report(cast(Run, run)).read_text()
-    assert sorted(path.stem for path in run.figures.iterdir()) == ["confusion", "curves", "phases"]
+    assert sorted(path.stem for path in run.figures.iterdir()) == [
+        "confusion",
+        "curves",
+        "errors",
+        "phases",
+        "reliability",
+    ]
     assert "Phases of the oscillators" in text

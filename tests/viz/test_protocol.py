@@ -27,3 +27,9 @@ def test_several_columns_give_curves():
 def test_row_count_mismatch():
     with raises_about(ShapeError, "accuracies", "[1]"):
         viz.protocol(["a", "b"], ["accuracy"], [[0.5]])
+
+
+def test_columns_without_an_axis_give_groups_of_bars():
+    (axes,) = viz.protocol(["a", "b"], ["AUROC", "FPR"], [[0.9, 0.2], [0.8, 0.4]]).axes
+    assert len(axes.patches) == 4
+    assert [text.get_text() for text in axes.texts] == ["90.00%", "80.00%", "20.00%", "40.00%"]

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
     from torchcaps.evaluation import Metrics
-    from torchcaps.evaluation.intervals import Interval
-
-# Metrics that are not shares, and are not shown in per cent.
-PLAIN = ("roc_auc", "average_precision", "kappa", "mcc", "log_loss", "brier", "ece")
 
 
 def print_metrics(metrics: Metrics, out: Output) -> None:
     """Print the table of all metrics, the table of the classes, and the notes."""
-    from torchcaps.evaluation.metrics import NAMES
+    from torchcaps.evaluation.metrics import NAMES, format_metric
 
     rows = [
-        (NAMES[name], _number(name, metric.value), _limits(name, metric.interval))
+        (
+            NAMES[name],
+            format_metric(name, metric.value),
+            " to ".join(format_metric(name, limit) for limit in metric.interval or ()),
+        )
         for name, metric in metrics.values.items()
     ]
     out.table(("metric", "value", "95% interval"), rows)
@@ -28,7 +28,7 @@ def print_metrics(metrics: Metrics, out: Output) -> None:
             row.support,
             row.predicted,
             *(_share(value) for value in (row.precision, row.recall, row.f1)),
-            _number("roc_auc", row.roc_auc),
+            format_metric("roc_auc", row.roc_auc),
         )
         for row in metrics.per_class
     ]
@@ -40,7 +40,7 @@ def compare_runs(first: str, second: str, out: Output) -> None:
     from pathlib import Path
 
     from torchcaps.evaluation import compare_evaluations
-    from torchcaps.evaluation.metrics import NAMES
+    from torchcaps.evaluation.metrics import NAMES, format_metric
     from torchcaps.train import Run
 
     evaluations = []
@@ -55,31 +55,15 @@ def compare_runs(first: str, second: str, out: Output) -> None:
     rows = [
         (
             NAMES[name],
-            _number(name, pair.first),
-            _number(name, pair.second),
-            _signed(name, pair.difference),
-            "" if pair.interval is None else " to ".join(_signed(name, limit) for limit in pair.interval),
+            format_metric(name, pair.first),
+            format_metric(name, pair.second),
+            format_metric(name, pair.difference, "+"),
+            " to ".join(format_metric(name, limit, "+") for limit in pair.interval or ()),
         )
         for name, pair in found.metrics.items()
     ]
     out.table(("metric", *names, "difference", "95% interval"), rows)
     out.say("The comparison is of these two networks; `torchcaps train RECIPE --seeds 3` measures other seeds.")
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return "not defined"
-    return f"{value:.4f}" if name in PLAIN else f"{value:.2%}"
-
-
-def _limits(name: str, interval: Interval | None) -> str:
-    return "" if interval is None else " to ".join(_number(name, limit) for limit in interval)
-
-
-def _signed(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:+.4f}" if name in PLAIN else f"{value:+.2%}"
 
 
 def _share(value: float | None) -> str:

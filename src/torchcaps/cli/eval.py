@@ -44,7 +44,8 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="NAME",
-        help="corruptions; overlap (for a run on multimnist), affine (translated_mnist), viewpoints (smallnorb)",
+        help="corruptions; ood (are images of other data sets recognised as such?); overlap (for a run on multimnist), "
+        "affine (translated_mnist), viewpoints (smallnorb)",
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from torchcaps.cli._output import Output
+    from torchcaps.evaluation import Rejection
     from torchcaps.models import ImageModel
 
 TOP = 3
@@ -36,6 +37,7 @@ class Classifier(NamedTuple):
     class_names: Sequence[str]
     num_labels: int
     folder: Path
+    rejection: Rejection | None = None
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -70,11 +72,11 @@ def _run(args: Namespace, out: Output) -> int:
     with out.progress("predicting") as progress:
         for path, named in images:
             try:
-                image, activations, decoded = _predict(classifier, path, args.invert)
+                image, activations, decoded, scores = _predict(classifier, path, args.invert)
             except DataError as error:
                 bad.append(error)
                 continue
-            entry = _entry(classifier, path, activations)
+            entry = _entry(classifier, path, activations, scores)
             file = None
             # A folder may hold thousands of images.
             if decoded is not None and (named or args.out is not None):
@@ -93,19 +95,31 @@ def _run(args: Namespace, out: Output) -> int:
     return UNREADABLE if bad else 0
 
 
-def _entry(classifier: Classifier, path: str, activations: Tensor) -> dict[str, Any]:
+def _entry(classifier: Classifier, path: str, activations: Tensor, scores: dict[str, float]) -> dict[str, Any]:
     if not activations.isfinite().all():
         raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
     values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
-    top = sorted(values.items(), key=lambda item: -item[1])[:TOP]
+    probabilities = _probabilities(classifier, activations)
+    top = sorted((probabilities or values).items(), key=lambda item: -item[1])[:TOP]
+    rejected = None if classifier.rejection is None else classifier.rejection.reason(scores)
     labels = [name for name, _ in top[: classifier.num_labels]]
-    return {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
+    entry = {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
+    return {**entry, "probabilities": probabilities, "rejected": rejected}
 
 
 def _show(classifier: Classifier, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
-    rows = [(entry["image"], *(f"{name} {share:.2f}" for name, share in entry["top"])) for entry in predictions]
+    calibrated = classifier.model.temperature is not None
+    shown = "{} {:.1%}" if calibrated else "{} {:.2f}"
+    rows = [(entry["image"], *(shown.format(name, share) for name, share in entry["top"])) for entry in predictions]
     count = min(classifier.num_labels, len(rows[0]) - 1)
     out.table(("image", *["label"] * count, *["next"] * (len(rows[0]) - 1 - count)), rows)
+    for entry in predictions:
+        if entry["rejected"] is not None:
+            out.say(f"{entry['image']}: probably none of the classes; {entry['rejected']}")
+    if calibrated:
+        out.say(f"probabilities, calibrated on the validation split (temperature {classifier.model.temperature:.3g})")
+    else:
+        out.say("activations, not probabilities: no temperature was fitted on a validation split")
     if classifier.about is not None:
         out.say(classifier.about)
     if any(entry["reconstruction"] is not None for entry in predictions):
@@ -155,14 +169,17 @@ def _words(args: Namespace) -> list[str]:
 
 
 def _open_run(path: str) -> Classifier:
+    from torchcaps.evaluation import Rejection
     from torchcaps.train import Run
 
     run = Run.open(path)
     model, record = run.load_model(), run.record
     if not model.is_classifier:
         raise ConfigError(f"predict: expected a classifier, got {run.recipe.model.name}")
-    count = record["num_labels"]
-    return Classifier({"run": run.path}, None, model, record["class_names"], count, run.figures / "predictions")
+    count, table = record["num_labels"], record.get("rejection")
+    rejection = None if table is None else Rejection.from_json(table)
+    folder = run.figures / "predictions"
+    return Classifier({"run": run.path}, None, model, record["class_names"], count, folder, rejection)
 
 
 def _open_pretrained(name: str) -> Classifier:
@@ -183,15 +200,25 @@ def _check_channels(channels: int) -> None:
         raise ConfigError(f"predict: expected a network for 1 or 3 channels, got {channels} channels")
 
 
-def _predict(classifier: Classifier, path: str, invert: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the network's input [C, H, W], the activations [J], and the reconstruction, if there is a decoder.
+def _probabilities(classifier: Classifier, activations: Tensor) -> dict[str, float] | None:
+    """Return the calibrated probability of each class, or None if no temperature was fitted."""
+    from torchcaps.nn import log_probabilities
+
+    temperature = classifier.model.temperature
+    if temperature is None:
+        return None
+    return dict(zip(classifier.class_names, log_probabilities(activations, temperature).exp().tolist(), strict=True))
+
+
+def _predict(classifier: Classifier, path: str, invert: bool) -> tuple[Tensor, Tensor, Tensor | None, dict[str, float]]:
+    """Return input [C, H, W], activations [J], reconstruction if there is a decoder, and the scores of `novelty`.
 
     The reconstruction is that of the predicted class [C, H, W], or those of the two predicted classes [2, C, H, W].
     """
     import torch
 
     from torchcaps.data import read_image, to_float
-    from torchcaps.evaluation import predict_labels
+    from torchcaps.evaluation import novelty, predict_labels
 
     model = classifier.model
     image = to_float(read_image(path, model.image_shape, invert=invert))  # [C, H, W]
@@ -202,7 +229,8 @@ def _predict(classifier: Classifier, path: str, invert: bool) -> tuple[Tensor, T
             labels = predict_labels(capsules.activations, classifier.num_labels).view(-1, 1)  # [labels, 1]
             decoded = torch.cat([model.decode(capsules, label) for label in labels])  # [labels, C, H, W]
             decoded = decoded[0] if classifier.num_labels == 1 else decoded
-    return image, capsules.activations[0], decoded
+        scores = {name: float(score) for name, score in novelty(model, image.unsqueeze(0)).items()}
+    return image, capsules.activations[0], decoded, scores
 
 
 def _free(folder: Path, stem: str, written: set[Path]) -> Path:

@@ -7,6 +7,7 @@ from torchcaps.evaluation.evaluate import Evaluation, evaluate
 from torchcaps.evaluation.findings import findings
 from torchcaps.evaluation.intervals import bootstrap_weights, percentiles, wilson
 from torchcaps.evaluation.metrics import ClassMetrics, Metric, Metrics, compute_metrics
+from torchcaps.evaluation.ood import by_novelty
 from torchcaps.evaluation.paired import PairedDifference, PairedTest, compare_evaluations, mcnemar
 from torchcaps.evaluation.perturb import OFFSETS, perturb
 from torchcaps.evaluation.predictions import is_correct, predict_labels
@@ -19,6 +20,7 @@ from torchcaps.evaluation.protocols import (
     by_overlap,
     transfer,
 )
+from torchcaps.evaluation.rejection import Rejection, detection, novelty, novelty_of_data
 from torchcaps.evaluation.storage import load_evaluation, save_evaluation
 
 __all__ = [
@@ -34,14 +36,17 @@ __all__ = [
     "PairedTest",
     "ProtocolResult",
     "ProtocolRow",
+    "Rejection",
     "Robustness",
     "attack",
     "bootstrap_weights",
     "by_corruption",
+    "by_novelty",
     "by_overlap",
     "compare_evaluations",
     "compute_metrics",
     "corrupted",
+    "detection",
     "embedded_data",
     "evaluate",
     "evaluate_attack",
@@ -50,6 +55,8 @@ __all__ = [
     "is_correct",
     "load_evaluation",
     "mcnemar",
+    "novelty",
+    "novelty_of_data",
     "percentiles",
     "perturb",
     "predict_labels",

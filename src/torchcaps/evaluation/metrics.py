@@ -39,11 +39,33 @@ NAMES = {
     "brier": "Brier score",
     "ece": "calibration error (ECE)",
 }
+# Metrics that are not shown in per cent.
+PLAIN = ("roc_auc", "average_precision", "kappa", "mcc", "log_loss", "brier", "ece")
 RESAMPLES, RANK_RESAMPLES = 1000, 200
 # Most images times classes times samples for intervals of metrics that sort the images of each class.
 RANK_CELLS = 200_000_000
 # Names in a note.
 SHOWN = 10
+
+
+def format_metric(name: str, value: float | None, sign: str = "") -> str:
+    """Format a metric for a table.
+
+    Args:
+        name: Name of the metric.
+        value: Its value.
+        sign: "+" for differences.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> format_metric("f1_macro", 0.5), format_metric("ece", 0.5), format_metric("ece", None)
+        ('50.00%', '0.5000', 'not defined')
+    """
+    if value is None:
+        return "not defined"
+    return f"{value:{sign}.4f}" if name in PLAIN else f"{value:{sign}.2%}"
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,14 @@ def page(
     facts: Mapping[str, str],
     sections: Sequence[Section],
     tables: Mapping[str, Mapping[str, Any]],
+    *,
+    notes: Sequence[str] = (),
+    folded: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """Render an HTML document; the template escapes every value."""
-    return _template().render(title=title, lead=lead, facts=facts, sections=sections, tables=tables)
+    """Render an HTML document; the template escapes every value. Notes follow the facts, folded tables end the page."""
+    return _template().render(
+        title=title, lead=lead, facts=facts, notes=notes, sections=sections, tables=tables, folded=folded or {}
+    )
 
 
 @cache

@@ -61,8 +61,14 @@ class FigureEntry:
 
 # In the order of the report.
 ENTRIES = (
-    FigureEntry("curves", "Learning curves", "loss and accuracy over the epochs, also during training", in_report=True),
     FigureEntry("confusion", "Confusion matrix", "counts of labels and predictions", in_report=True, whole_split=True),
+    FigureEntry(
+        "errors",
+        "Worst errors",
+        "wrong predictions that the network is most certain of",
+        in_report=True,
+        whole_split=True,
+    ),
     FigureEntry(
         "reliability",
         "Calibration",
@@ -70,6 +76,7 @@ ENTRIES = (
         in_report=True,
         whole_split=True,
     ),
+    FigureEntry("curves", "Learning curves", "loss and accuracy over the epochs, also during training", in_report=True),
     FigureEntry(
         "reconstructions", "Reconstructions", "correct and wrong images beside their decodings", in_report=True
     ),

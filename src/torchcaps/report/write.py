@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps._files import figure_bytes, make_folder, write_bytes, write_text
 from torchcaps.diagnostics import Snapshot, diagnose
-from torchcaps.evaluation import Evaluation
+from torchcaps.evaluation import Evaluation, findings
+from torchcaps.report._metrics import metric_sections
 from torchcaps.report._page import Section, page
 from torchcaps.report.context import FigureContext
 from torchcaps.report.registry import ENTRIES, FigureEntry, draw_figure
@@ -48,14 +49,15 @@ def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Pr
         "parameters": f"{parameters:,}",
         "minutes of training": f"{run.record['seconds'] / 60:.1f}",
     }
-    tables = {**_routing_tables(diagnosis), "Recipe": asdict(run.recipe), "Run": run.record}
+    notes: list[str] = []
     if model.is_classifier:
-        accuracies = {name: _percent(value) for name, value in evaluation.per_class.items()}
-        tables = {"Accuracy by class": accuracies, **tables}
+        notes = findings(evaluation.metrics, run.metrics())
+        sections = [*metric_sections(evaluation.metrics), *sections]
     title = f"{run.recipe.model.name} on {evaluation.data.name}"
     lead = f"Trained with torchcaps. Evaluated on the {evaluation.data.split} split, which no choice depends on."
     path = run.path / "report.html"
-    write_text(path, page(title, lead, facts, sections, tables))
+    folded = {"Recipe": asdict(run.recipe), "Run": run.record}
+    write_text(path, page(title, lead, facts, sections, _routing_tables(diagnosis), notes=notes, folded=folded))
     save_diagnosis(run, diagnosis)
     return path
 
@@ -115,8 +117,13 @@ def _headline(evaluation: Evaluation) -> dict[str, str]:
     images = f"on {evaluation.count:,} test images"
     if evaluation.loss is not None:
         return {f"loss {images}": f"{evaluation.loss:.4g}"}
-    return {f"accuracy {images}": f"{evaluation.accuracy:.2%}", "error": f"{evaluation.error:.2%}"}
-
-
-def _percent(fraction: float | None) -> str:
-    return "no images" if fraction is None else f"{fraction:.2%}"
+    values = evaluation.metrics.values
+    facts = {f"accuracy {images}": f"{evaluation.accuracy:.2%}"}
+    if (interval := values["accuracy"].interval) is not None:
+        facts["95% interval of the accuracy"] = f"{interval[0]:.1%} to {interval[1]:.1%}"
+    if (f1 := values["f1_macro"].value) is not None:
+        facts["F1 (macro)"] = f"{f1:.2%}"
+    if "ece" in values and (error := values["ece"].value) is not None:
+        fitted = "not calibrated" if evaluation.temperature is None else f"temperature {evaluation.temperature:.3g}"
+        facts[f"calibration error (ECE), {fitted}"] = f"{error:.4f}"
+    return facts

@@ -231,6 +231,7 @@ def _finish(run: Run, state: RunState, progress: bool) -> None:
     description = run.describe_model()._asdict()
     temperature = run.context.model.temperature
     save_weights(state.best["weights"], run.weights, temperature=temperature, description=description)
+    rejection = run.context.fit_rejection()
     with testing_bar(progress) as report:
         run.context.evaluate(report)
     results: dict[str, Any] = {
@@ -238,7 +239,13 @@ def _finish(run: Run, state: RunState, progress: bool) -> None:
         "best": {name: state.best[name] for name in chosen},
         "final": {name: state.rows[-1][name] for name in chosen},
     }
-    run.update_record(status="finished", finished=now(), seconds=round(state.seconds, 1), results=results)
+    run.update_record(
+        status="finished",
+        finished=now(),
+        seconds=round(state.seconds, 1),
+        results=results,
+        rejection=None if rejection is None else rejection.to_json(),
+    )
 
 
 def _check_main_guard(recipe: Recipe) -> None:

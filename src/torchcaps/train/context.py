@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from torchcaps.data import ImageDataset
-from torchcaps.evaluation import Evaluation, evaluate, fit_temperature, load_evaluation, save_evaluation
+from torchcaps.evaluation import (
+    Evaluation,
+    Rejection,
+    evaluate,
+    fit_temperature,
+    load_evaluation,
+    novelty_of_data,
+    save_evaluation,
+)
 from torchcaps.models import ImageModel
 from torchcaps.types import Progress
 
@@ -101,6 +109,17 @@ class RunContext:
             found = evaluate(self.model, data, batch_size=self.run.recipe.data.batch_size)
             if found.activations.isfinite().all():
                 self.model.temperature = fit_temperature(found.activations, found.labels)
+
+    def fit_rejection(self) -> Rejection | None:
+        """Choose the thresholds above which an image belongs to none of the classes, on the validation split.
+
+        Returns:
+            The thresholds; None where no temperature is fitted.
+        """
+        if self.model.temperature is None:
+            return None
+        scores = novelty_of_data(self.model, self.data("val"), batch_size=self.run.recipe.data.batch_size)
+        return Rejection.fit(scores) if all(score.isfinite().all() for score in scores.values()) else None
 
     @property
     def device(self) -> torch.device:

@@ -7,6 +7,7 @@ from torchcaps.viz.confusion import confusion
 from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
+from torchcaps.viz.errors import errors
 from torchcaps.viz.image_grid import image_grid
 from torchcaps.viz.lines import Points, lines
 from torchcaps.viz.overlays import overlays
@@ -30,6 +31,7 @@ __all__ = [
     "coupling",
     "curves",
     "diagnostics",
+    "errors",
     "image_grid",
     "lines",
     "overlays",

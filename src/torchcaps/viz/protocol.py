@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from torchcaps.errors import ShapeError
-from torchcaps.viz._style import ACCENT, INK, LABEL, NOTE, TITLE, line_style, new_figure, shorten, style_axes
+from torchcaps.viz._style import INK, LABEL, NOTE, TITLE, line_style, new_figure, shorten, style_axes
 
 
 def protocol(
@@ -18,7 +18,7 @@ def protocol(
     title: str = "",
     column_axis: str = "",
 ) -> Figure:
-    """Draw the accuracies of a protocol: bars for one column, one curve per row for several.
+    """Draw the accuracies of a protocol: one curve per row, or bars for one column or columns without an axis.
 
     Args:
         names: Names of the rows.
@@ -42,20 +42,25 @@ def protocol(
             f"accuracies: expected {len(names)} rows of {len(columns)} values, got rows of "
             f"{[len(line) for line in accuracies]} values"
         )
-    bars = len(columns) == 1
-    figure = new_figure(6.4, 0.9 + 0.36 * len(names) if bars else 4.0)
+    bars = len(columns) == 1 or not column_axis
+    figure = new_figure(6.4, 0.9 + 0.36 * len(names) * len(columns) if bars else 4.0)
     axes = style_axes(figure.add_subplot(), grid=not bars)
     if bars:
         places = range(len(names))
-        values = [line[0] for line in accuracies]
-        axes.barh(places, values, color=ACCENT, height=0.6)
+        height = 0.6 / len(columns)
+        for number, column in enumerate(columns):
+            values = [line[number] for line in accuracies]
+            shifted = [place + height * (number - (len(columns) - 1) / 2) for place in places]
+            axes.barh(shifted, values, color=line_style(number)["color"], height=height, label=column)
+            for place, value in zip(shifted, values, strict=True):
+                axes.text(value + 0.01, place, f"{value:.2%}", va="center", **NOTE)
         axes.set_yticks(places, [shorten(name, 28) for name in names])
         axes.invert_yaxis()
         axes.set_xlim(0, 1.12)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.set_xlabel(columns[0], **LABEL)
-        for place, value in zip(places, values, strict=True):
-            axes.text(value + 0.01, place, f"{value:.2%}", va="center", **NOTE)
+        axes.set_xlabel(", ".join(columns), **LABEL)
+        if len(columns) > 1:
+            axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="center left", bbox_to_anchor=(1.0, 0.5))
     else:
         for number, (name, line) in enumerate(zip(names, accuracies, strict=True)):
             axes.plot(columns, line, label=name, **line_style(number))
