@@ -10,7 +10,7 @@ def test_all_routers_are_listed(ask, ask_json) -> None:
     entries = {entry["name"]: entry for entry in ask_json("routers")}
     assert list(entries) == list_routers()
     assert entries["dynamic"]["options"] == {"iters": 3, "leaky": False, "grad": "all", "squash": "standard"}
-    assert entries["dynamic"]["backends"] == ["reference", "triton", "cpu"]
+    assert entries["dynamic"]["backends"] == ["reference", "triton", "cpu", "recompute"]
     assert entries["uniform"]["options"] == {"squash": "standard"}
     code, out, _ = ask("routers")
     assert code == 0

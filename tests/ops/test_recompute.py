@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,13 @@ CONV: dict[str, Callable[[str], Case]] = {
 }
 CASES = {**{f"dense, {name}": make for name, make in DENSE.items()}, **{f"grid, {n}": make for n, make in CONV.items()}}
 every_router = pytest.mark.parametrize("name", sorted(ROUTERS))
+
+
+@pytest.fixture
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave variational routing its reference and `recompute`."""
+    plain = replace(ROUTINGS["variational"], kernels=())
+    monkeypatch.setattr(ROUTINGS, "_items", {**ROUTINGS._items, "variational": plain})
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +221,7 @@ def chosen(name: str, children: tc.Capsules, weight: Tensor, backend: str = "aut
     return "reference" if kernel is None else kernel.backend
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_auto_takes_it_where_votes_are_large() -> None:
     children, weight = tc.Capsules(torch.randn(5, 6, 4), torch.rand(5, 6)), torch.randn(6, 3, 4, 2)
     assert chosen("variational", children, weight) == "reference"
@@ -232,6 +241,7 @@ def test_function_option_uses_the_reference() -> None:
         chosen("kuramoto", children, weight, "recompute", softmax=ops.parent_softmax)
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_gradient_of_a_gradient() -> None:
     layer, inputs = make_case(CASES["dense, odd sizes"], "variational")
     ops.set_votes_memory(1e-4)
@@ -250,6 +260,7 @@ def test_gradient_of_a_gradient() -> None:
         second("recompute")
 
 
+@pytest.mark.usefixtures("no_kernels")
 # The first use of forward-mode derivatives compiles decompositions with torch.jit.script.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_forward_mode_takes_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
