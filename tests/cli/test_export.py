@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from refusing import refused
@@ -10,13 +11,18 @@ from torchcaps.integrations import OnnxModel
 from .conftest import CLASSES
 
 
-def test_run_to_onnx(run: Path, ask, ask_json, tmp_path: Path) -> None:
+def test_run_to_onnx(run: Path, pictures: Path, ask_json, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     document = ask_json("export", run, "--out", file)
     assert document["path"] == str(file)
     assert document["classes"] == list(CLASSES)
     assert document["difference"] < 1e-3
     assert OnnxModel(file).class_names == CLASSES
+    image = pictures / CLASSES[1] / "3.png"
+    ours, theirs = (ask_json("predict", source, image)["predictions"][0] for source in (file, run))
+    assert ours["label"] == theirs["label"]
+    assert ours["activations"] == pytest.approx(theirs["activations"], abs=1e-4)
+    assert ours["probabilities"] == pytest.approx(theirs["probabilities"], abs=1e-3)
 
 
 def test_default_file_is_in_the_run(run: Path, ask) -> None:

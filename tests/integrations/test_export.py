@@ -37,7 +37,7 @@ def test_every_model_runs_in_onnxruntime(name: str, tmp_path: Path) -> None:
     assert done.difference < 1e-3
     images = torch.rand(3, *SHAPE)
     loaded = OnnxModel(file, threads=1)
-    results = loaded(images)
+    results = loaded.run(images)
     assert tuple(results) == done.outputs == ("probabilities", "activations", "poses")
     assert (loaded.class_names, loaded.image_shape) == (("a", "b", "c"), SHAPE)
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_probabilities_have_the_temperature(tmp_path: Path) -> None:
     model.temperature = 0.25
     export(model, tmp_path / "net.onnx")
     images = torch.rand(2, *SHAPE)
-    results = OnnxModel(tmp_path / "net.onnx")(images)
+    results = OnnxModel(tmp_path / "net.onnx").run(images)
     torch.testing.assert_close(results["probabilities"], tc.nn.Scores(model)(images), rtol=1e-4, atol=1e-5)
 
 
@@ -69,7 +69,7 @@ def test_decoder_is_an_output(tmp_path: Path) -> None:
     images = torch.rand(2, *SHAPE)
     with torch.no_grad():
         expected = model.decode(model(images))
-    results = OnnxModel(tmp_path / "net.onnx")(images)
+    results = OnnxModel(tmp_path / "net.onnx").run(images)
     torch.testing.assert_close(results["reconstruction"], expected, rtol=1e-3, atol=1e-4)
 
 
@@ -79,8 +79,8 @@ def test_int8_is_smaller_and_close(tmp_path: Path) -> None:
     assert small.size < 0.7 * whole.size
     data = tc.load_data("digits", "test")
     images = torch.stack([data[number][0] for number in range(64)])
-    expected = OnnxModel(whole.path)(images)["activations"].argmax(dim=1)
-    assert (OnnxModel(small.path)(images)["activations"].argmax(dim=1) == expected).float().mean() > 0.95
+    expected = OnnxModel(whole.path)(images).activations.argmax(dim=1)
+    assert (OnnxModel(small.path)(images).activations.argmax(dim=1) == expected).float().mean() > 0.95
 
 
 def test_pt2_is_loaded_without_torchcaps_code(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def compare_runs(first: str, second: str, out: Output) -> None:
         for name, pair in found.metrics.items()
     ]
     out.table(("metric", *names, "difference", "95% interval"), rows)
-    out.say("The comparison is of these two networks; `torchcaps train RECIPE --seeds 3` measures other seeds.")
+    out.say("The comparison is of these two networks; networks of other seeds may differ.")
 
 
 def _share(value: float | None) -> str:

@@ -165,7 +165,6 @@ VERB = Verb(
         ("torchcaps eval runs/NAME", "on the test set"),
         ("torchcaps eval runs/A runs/B", "is B better than A, or is the difference chance?"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
-        ("torchcaps eval runs/NAME --data folder path=my/images", "on your own images"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
     ),
     configure=_configure,

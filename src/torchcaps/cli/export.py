@@ -36,10 +36,18 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     from torchcaps.integrations import export
 
-    origin, model, class_names, folder = _open(args)
+    origin, model, class_names, num_labels, folder = _open(args)
     suffix = "onnx" if args.to == "onnx" else "pt2"
     file = folder / f"{origin if args.pretrained else 'model'}.{suffix}" if args.out is None else Path(args.out)
-    done = export(model, file, to=args.to, int8=args.int8, decoder=args.decoder, class_names=class_names)
+    done = export(
+        model,
+        file,
+        to=args.to,
+        int8=args.int8,
+        decoder=args.decoder,
+        class_names=class_names,
+        num_labels=num_labels,
+    )
     out.document({**done._asdict(), "classes": list(class_names)})
     out.facts(
         {
@@ -55,19 +63,21 @@ def _run(args: Namespace, out: Output) -> int:
     return 0
 
 
-def _open(args: Namespace) -> tuple[str, ImageModel, Sequence[str], Path]:
-    """Return the name, the network, its class names and the default folder."""
+def _open(args: Namespace) -> tuple[str, ImageModel, Sequence[str], int, Path]:
+    """Return the name, the network, its class names and number of labels, and the default folder."""
     if (args.run is None) == (args.pretrained is None):
         raise ConfigError("export: expected RUN or --pretrained NAME, got " + ("both" if args.run else "neither"))
     if args.pretrained is not None:
         from torchcaps.models import create_model, pretrained_card
 
         card = pretrained_card(args.pretrained)
-        return args.pretrained, create_model(card.model, pretrained=args.pretrained), card.class_names, Path()
+        model = create_model(card.model, pretrained=args.pretrained)
+        return args.pretrained, model, card.class_names, card.num_labels, Path()
     from torchcaps.train import Run
 
     run = Run.open(args.run)
-    return run.path.name, run.load_model(), run.record["class_names"], run.path
+    described = run.describe_model()
+    return run.path.name, run.load_model(), described.class_names, described.num_labels, run.path
 
 
 VERB = Verb(

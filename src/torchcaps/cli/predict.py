@@ -42,7 +42,10 @@ class Classifier(NamedTuple):
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="folder of a run, as printed by `torchcaps train`; or give --pretrained"
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="folder of a run, or an ONNX file of `torchcaps export`; or give --pretrained",
     )
     parser.add_argument(
         "images", nargs="*", metavar="IMAGE", help="image files of any common format and size, or folders of them"
@@ -63,7 +66,7 @@ def _run(args: Namespace, out: Output) -> int:
     if args.csv and args.json:
         raise ConfigError("--csv: expected no --json beside it, got both")
     images = _images(args)
-    classifier = _open_pretrained(args.pretrained) if args.pretrained is not None else _open_run(args.run)
+    classifier = _open(args)
     _check_channels(classifier.model.image_shape[0])
     folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
@@ -166,6 +169,19 @@ def _words(args: Namespace) -> list[str]:
             f"see `torchcaps predict --help`"
         )
     return words
+
+
+def _open(args: Namespace) -> Classifier:
+    if args.pretrained is not None:
+        return _open_pretrained(args.pretrained)
+    return _open_onnx(args.run) if Path(args.run).suffix == ".onnx" else _open_run(args.run)
+
+
+def _open_onnx(path: str) -> Classifier:
+    from torchcaps.integrations import OnnxModel
+
+    model = OnnxModel(path)
+    return Classifier({"file": path}, None, model, model.class_names, model.num_labels, Path("predictions"))
 
 
 def _open_run(path: str) -> Classifier:
@@ -274,7 +290,6 @@ VERB = Verb(
         ("torchcaps predict runs/NAME --invert scan1.jpg scan2.jpg", "dark ink on white paper"),
         ("torchcaps predict --pretrained mnist digit.png", "with bundled weights"),
         ("torchcaps predict runs/NAME my/photos --csv > predictions.csv", "all images of a folder, as a table"),
-        ("torchcaps predict runs/NAME digit.png --json", "all activations, for a program"),
     ),
     configure=_configure,
     run=_run,

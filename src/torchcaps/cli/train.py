@@ -164,7 +164,6 @@ VERB = Verb(
         ("torchcaps train", "a small capsule network on the bundled digits"),
         ("torchcaps train digits trainer.epochs=5 --no-report", "the same with other values and without a report"),
         ("torchcaps train my/images", "your own images, one sub-folder per class: looks at them and chooses a recipe"),
-        ("torchcaps train my/images epochs=30 backbone=resnet14", "the same with other values"),
         ("torchcaps train --resume runs/NAME", "continue a stopped run"),
     ),
     configure=_configure,

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,7 @@ def export(
     int8: bool = False,
     decoder: bool = False,
     class_names: Sequence[str] = (),
+    num_labels: int = 1,
 ) -> Exported:
     """Write a network to a file that runs without torchcaps.
 
@@ -93,6 +94,7 @@ def export(
             stays in float32. ONNX only.
         decoder: Export the decoder as well.
         class_names: Names of the classes.
+        num_labels: Labels per image; 2 for overlapping digits.
 
     Shape:
         images [B, C, H, W]; probabilities and activations [B, J]; poses [B, J, D].
@@ -118,7 +120,8 @@ def export(
     training = model.training
     try:
         module = _Outputs(model.eval(), decoder).eval()
-        metadata = _metadata(model, module.temperature, class_names, names)
+        described = _describe(model, class_names, num_labels)
+        metadata = json.dumps({**described, "outputs": list(names)})
         with _quiet(), torch.no_grad():
             program = _trace(module)
             content, run = _WRITERS[kind](program, metadata, int8)
@@ -148,18 +151,18 @@ def _check(model: ImageModel, kind: str, int8: bool, decoder: bool, class_names:
         raise ConfigError(f"class_names: expected {model.num_classes} names, got {len(class_names)}")
 
 
-def _metadata(model: ImageModel, temperature: float, class_names: Sequence[str], outputs: Sequence[str]) -> str:
-    return json.dumps(
-        {
-            "torchcaps": __version__,
-            "model": type(model).__name__,
-            "image_shape": list(model.image_shape),
-            "image_range": [0, 1],
-            "class_names": list(class_names) or [str(number) for number in range(model.num_classes)],
-            "temperature": temperature,
-            "outputs": list(outputs),
-        }
-    )
+def _describe(model: ImageModel, class_names: Sequence[str], num_labels: int) -> dict[str, Any]:
+    """Return what a user of the file must know about its input and outputs."""
+    return {
+        "torchcaps": __version__,
+        "model": type(model).__name__,
+        "image_shape": list(model.image_shape),
+        "image_range": [0, 1],
+        "class_names": list(class_names) or [str(number) for number in range(model.num_classes)],
+        "num_labels": num_labels,
+        # None: the probabilities are not calibrated.
+        "temperature": model.temperature,
+    }
 
 
 def _trace(module: _Outputs) -> torch.export.ExportedProgram:

@@ -9,28 +9,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import CheckpointError, ShapeError
+from torchcaps.errors import CheckpointError
 from torchcaps.integrations._require import require
+from torchcaps.models import ImageModel
+from torchcaps.types import Capsules
 
 
-class OnnxModel:
-    """A file that `export` wrote, run by ONNX Runtime.
+class OnnxModel(ImageModel):
+    """A file that `export` wrote, run by ONNX Runtime. It has no gradients.
 
     Args:
         path: The file.
         threads: Number of threads; 0 lets ONNX Runtime choose.
 
     Attributes:
-        image_shape: Channels, height and width of the images.
         class_names: Names of the classes.
+        num_labels: Labels per image; 2 for overlapping digits.
+        temperature: Temperature of the probabilities.
         outputs: Names of the outputs, in order.
+
+    Shape:
+        images [B, C, H, W] with values in [0, 1]; returns poses [B, J, D] and activations [B, J].
 
     Raises:
         ConfigError: If onnxruntime is not installed.
         CheckpointError: If the file cannot be read or was not written by `export`.
 
     Example:
-        >>> OnnxModel("net.onnx")(torch.rand(4, 1, 28, 28))["probabilities"].shape  # doctest: +SKIP
+        >>> OnnxModel("net.onnx")(torch.rand(4, 1, 28, 28)).activations.shape  # doctest: +SKIP
         torch.Size([4, 10])
     """
 
@@ -44,19 +50,24 @@ class OnnxModel:
         if not path.is_file():
             raise CheckpointError(f"model: expected an ONNX file, got '{path}' (no such file)")
         try:
-            self._session = runtime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
-            stored: dict[str, Any] = json.loads(self._session.get_modelmeta().custom_metadata_map["torchcaps"])
+            session = runtime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+            stored: dict[str, Any] = json.loads(session.get_modelmeta().custom_metadata_map["torchcaps"])
             channels, height, width = map(int, stored["image_shape"])
-            self.class_names = tuple(map(str, stored["class_names"]))
-            self.outputs = tuple(output.name for output in self._session.get_outputs())
+            names = tuple(map(str, stored["class_names"]))
+            super().__init__((channels, height, width), len(names))
+            self.num_labels = int(stored["num_labels"])
+            self.temperature = None if stored["temperature"] is None else float(stored["temperature"])
         except Exception as error:
             # ONNX Runtime has no common class of errors.
             reason = " ".join(str(error).split())[:200]
             raise CheckpointError(f"model: expected a file of `torchcaps export`, got '{path}' ({reason})") from None
-        self.image_shape = (channels, height, width)
+        self.class_names = names
+        self.outputs = tuple(output.name for output in session.get_outputs())
+        self._session = session
+        self.eval()
 
-    def __call__(self, images: Tensor) -> dict[str, Tensor]:
-        """Run the network.
+    def run(self, images: Tensor) -> dict[str, Tensor]:
+        """Return all outputs of the file.
 
         Args:
             images: A batch with values in [0, 1].
@@ -70,8 +81,10 @@ class OnnxModel:
         Raises:
             ShapeError: If the images have another shape than those of the training.
         """
-        if tuple(images.shape[1:]) != self.image_shape:
-            expected = ", ".join(map(str, self.image_shape))
-            raise ShapeError(f"images: expected [B, {expected}], got {tuple(images.shape)}")
-        results = self._session.run(None, {"images": images.float().cpu().numpy()})
+        self.check_images(images)
+        results = self._session.run(None, {"images": images.detach().float().cpu().numpy()})
         return {name: torch.from_numpy(result) for name, result in zip(self.outputs, results, strict=True)}
+
+    def forward(self, images: Tensor) -> Capsules:
+        results = self.run(images)
+        return Capsules(results["poses"], results["activations"])

@@ -51,6 +51,9 @@ def choose_kernel(
         if chosen is None:
             raise ConfigError(f"backend: expected one that can serve, got '{backend}' ({reason})")
         return chosen
+    if chosen is None and torch.compiler.is_exporting():
+        # The number of votes is a symbol there; comparing it would fix the batch size.
+        return None
     generic = chosen is RECOMPUTE
     large = (chosen is None or generic) and worth_recomputing(children.poses, weight, window)
     if device.type == "cpu" and (chosen is None or chosen.backend != "cpu"):

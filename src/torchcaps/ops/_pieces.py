@@ -107,7 +107,7 @@ class Piece(NamedTuple):
 
 def worth_recomputing(poses: Tensor, weight: Tensor, window: Window | None) -> bool:
     """Return whether the votes of a batch are so large that pieces of it need much less memory."""
-    return len(poses) * _bytes_per_sample(poses, weight, window) > WORTH * votes_bytes(poses.device)
+    return poses.shape[0] * _bytes_per_sample(poses, weight, window) > WORTH * votes_bytes(poses.device)
 
 
 def split_batch(poses: Tensor, weight: Tensor, window: Window | None, limit: int) -> list[Piece]:

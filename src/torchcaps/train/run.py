@@ -253,12 +253,15 @@ class Run:
         record, model = self.record, self.recipe.model
         try:
             channels, height, width = map(int, record["image_shape"])
-            names, labels = tuple(map(str, record["class_names"])), int(record["num_labels"])
-            if len(names) != int(record["num_classes"]):
-                raise ValueError(f"{len(names)} class names")
+            classes, labels = int(record["num_classes"]), int(record.get("num_labels", 1))
+            names = tuple(map(str, record.get("class_names", range(classes))))
+            if len(names) != classes:
+                raise ValueError(f"{len(names)} names of {classes} classes")
         except (KeyError, TypeError, ValueError) as error:
             file = self.path / RECORD
-            raise CheckpointError(f"run: expected image_shape and class_names, got '{file}' ({error!r})") from None
+            raise CheckpointError(
+                f"run: expected image_shape, num_classes and class_names, got '{file}' ({error!r})"
+            ) from None
         # The weights of the run hold those of the backbone: the file that it started from may be gone.
         options = {key: value for key, value in model.options.items() if key != "weights"}
         return ModelDescription(model.name, options, (channels, height, width), names, labels)
