@@ -83,3 +83,10 @@ def test_temperature_that_is_not_positive_is_refused(tmp_path, stored):
     save_file(create_model("cnn_small").state_dict(), file, {"torchcaps": json.dumps({"temperature": stored})})
     with raises_about(CheckpointError, "weights:", stored):
         load_weights(create_model("cnn_small"), file)
+
+
+def test_file_does_not_depend_on_the_order_of_options(tmp_path):
+    # A recipe that was read from a run folder may have its options in another order.
+    for name, options in (("a", {"x": 1, "y": 2}), ("b", {"y": 2, "x": 1})):
+        save_weights({"w": torch.zeros(2)}, tmp_path / name, description={"options": options})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

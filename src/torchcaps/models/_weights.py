@@ -53,7 +53,7 @@ def save_weights(
     temperature = getattr(weights, "temperature", None) if temperature is None else temperature
     entries = {**(description or {}), **({} if temperature is None else {"temperature": float(temperature)})}
     # One key: safetensors writes several of them in random order, and equal runs have equal files.
-    write_bytes(path, save(state, {KEY: json.dumps(entries)} if entries else None))
+    write_bytes(path, save(state, {KEY: json.dumps(entries, sort_keys=True)} if entries else None))
 
 
 def load_weights(model: Model, path: str | Path) -> Model:
