@@ -21,7 +21,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 
 from _faults import faults, worker
-from _lab import BrokenError, Lab
+from _lab import BrokenError, Lab, MissedError
 
 COLUMNS = ("injected", "equal", "refused", "failed")
 
@@ -50,6 +50,8 @@ def _trials(root: Path, seed: int, end: float, with_workers: bool, outcomes: Que
             before = set(root.glob("trial-*"))
             try:
                 outcomes.put(Outcome(name, fault(lab)))
+            except MissedError:
+                pass
             except Exception as error:
                 reason = str(error) if isinstance(error, BrokenError) else f"{type(error).__name__}: {error}"
                 kept = sorted(set(root.glob("trial-*")) - before)

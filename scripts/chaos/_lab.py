@@ -31,6 +31,10 @@ class BrokenError(Exception):
     """A trial ended in a way that loses data, hangs or shows an unexpected error."""
 
 
+class MissedError(Exception):
+    """The training had ended before the fault, or nothing was there to damage: the trial does not count."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a process ended.
@@ -192,7 +196,9 @@ class Lab:
         """Sleep until a random moment of a training: mostly after run.json is written, when there is data to lose."""
         if not early or self.rng.random() < 0.9:
             _wait_for_record(folder, child)
-        time.sleep(self.rng.uniform(0.0, 1.1) * self.seconds)
+        time.sleep(self.rng.uniform(0.0, 1.0) * self.seconds)
+        if child.poll() is not None:
+            raise MissedError
 
     def finish(self, folder: Path, *changes: str, may_refuse: bool = True) -> str:
         """Resume a broken run to its end and compare it with the undisturbed one.
