@@ -194,3 +194,26 @@ def test_extension_that_was_cut_short(whole: Path, tmp_path: Path) -> None:
     (copy / "recipe.toml").write_bytes(old)
     with pytest.warns(UserWarning, match="which changed"):
         assert Run.open(copy).recipe.trainer.epochs == 4
+
+
+@pytest.mark.parametrize("damage", [remove, empty, halve])
+def test_metrics_and_newest_checkpoint_of_a_finished_run(whole: Path, tmp_path: Path, damage: Damage) -> None:
+    copy = shutil.copytree(whole, tmp_path / "run")
+    damage(copy / "metrics.csv")
+    empty(list_checkpoints(copy / "checkpoints")[0])
+    with pytest.warns(UserWarning, match="damaged|using the one before"):
+        run = resume(copy)
+    assert run.metrics()["epoch"] == [1, 2, 3]
+    assert run.weights.read_bytes() == (whole / "weights.safetensors").read_bytes()
+
+
+def test_ctrl_c_during_the_test_stops(
+    recipe: MakeRecipe, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "torchcaps.train._runner.save_weights", lambda *args, **options: signal.raise_signal(signal.SIGINT)
+        )
+        run = fit(recipe(), tmp_path / "run")
+    assert (run.status, run.record["signal"]) == ("stopped", "SIGINT")
+    assert resume(run.path).weights.read_bytes() == (whole / "weights.safetensors").read_bytes()
