@@ -10,7 +10,7 @@ SANITIZED ?= tests/ops/test_native.py tests/ops/test_operators.py tests/ops/dyna
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 
-.PHONY: demo test js golden sanitize chaos docs clean chromium
+.PHONY: demo test js golden sanitize chaos fuzz attack docs clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -50,6 +50,14 @@ sanitize: $(VENV)/ready
 chaos: $(VENV)/ready
 	$(BIN)/python scripts/chaos
 
+# Damaged input for every reader: ten minutes, or FUZZ='--seconds 3600 --seed 7'. Findings are written to the tests.
+fuzz: $(VENV)/ready
+	$(BIN)/python scripts/fuzz $(FUZZ)
+
+# Slow, oversized and many requests to a playground on this machine, beside ordinary ones.
+attack: $(VENV)/ready
+	$(BIN)/python scripts/attack_playground.py $(ATTACK)
+
 # The browser that the tests of the playground look through: Debian's, where it is missing and may be installed. Without
 # it they are skipped, so that nothing here makes the tests fail.
 chromium:
@@ -64,10 +72,15 @@ docs: $(VENV)/ready
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "docs/_build/index.html"
 
+# The packages of constraints.txt, each held to its hash; scripts/lock_requirements.py writes them. The hashes are those of
+# Linux on x86-64 with Python 3.11. Elsewhere, LOCKED="-c FILE '.[dev,docs,play]'" with a file of versions only.
+LOCKED ?= --require-hashes --no-deps --requirement constraints.txt
+
 # The environment is rebuilt when one of its inputs changes.
 $(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(CSRC)
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev,docs,play]'
+	$(BIN)/pip install --quiet $(LOCKED)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 clean:

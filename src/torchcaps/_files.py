@@ -1,4 +1,6 @@
-"""Atomic and durable writes: after a crash or a power cut a file is the old one or the new one, whole.
+"""Atomic and durable writes, and bounded reads of files by others.
+
+After a crash or a power cut a file is the old one or the new one, whole.
 
 The content goes to a temporary file in the same folder, which is flushed to disk and renamed; then the folder is
 flushed. A symbolic link at the target is replaced, never followed. Where a disk is full or a folder read-only, the
@@ -11,6 +13,7 @@ import errno
 import io
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +22,10 @@ from typing import Any, BinaryIO
 from torchcaps.errors import WriteError
 
 SUFFIX = ".part"
+# Far more than any text file of a run takes.
+MAX_TEXT = 2**26
+# Far more than the weights, predictions or a checkpoint of any network here take.
+MAX_TENSORS = 2**33
 
 
 class _File(io.FileIO):
@@ -32,6 +39,57 @@ class _File(io.FileIO):
         except OSError as error:
             self.error = self.error or error
             raise
+
+
+def open_regular(path: str | Path, max_bytes: int | None = None) -> io.BufferedReader:
+    """Open a regular file for reading, without waiting for the writer of a pipe.
+
+    Args:
+        path: The file, or a link to it.
+        max_bytes: Its largest size; None for any.
+
+    Returns:
+        The open file.
+
+    Raises:
+        OSError: If it is missing, larger, or a pipe, a device or a folder.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        if max_bytes is not None and status.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"{status.st_size:,} bytes, more than {max_bytes:,}")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bounded(path: str | Path, max_bytes: int = MAX_TEXT) -> bytes:
+    """Read a regular file that may come from somebody else.
+
+    Args:
+        path: The file.
+        max_bytes: Its largest size.
+
+    Returns:
+        The content.
+
+    Raises:
+        OSError: If it is missing, larger, or a pipe, a device or a folder.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> write_text(file, "x")
+        >>> read_bounded(file)
+        b'x'
+    """
+    with open_regular(path, max_bytes) as file:
+        return file.read()
 
 
 def write_text(path: str | Path, text: str) -> None:

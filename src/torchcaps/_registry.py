@@ -74,7 +74,8 @@ class Registry(Generic[T]):
             raise UnknownNameError(f"unknown {self.kind} '{name}'{nearest(name, self._items)}") from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._items
+        # A recipe may have a list in the place of a name.
+        return isinstance(name, str) and name in self._items
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

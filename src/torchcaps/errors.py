@@ -1,8 +1,37 @@
 """Errors that torchcaps raises for invalid arguments, data and files."""
 
+# Far more than any message needs without the value that it quotes.
+MAX_MESSAGE = 2000
+
+
+def printable(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Make a text by others safe to print: control characters are escaped, and the end of a long text is cut off.
+
+    Args:
+        text: The text.
+        limit: Number of characters.
+
+    Returns:
+        The text; line breaks are kept.
+
+    Example:
+        >>> printable("a\\x1b[2Jb"), printable("abcdef", limit=3)
+        ('a\\\\x1b[2Jb', 'abc...')
+    """
+    cut = text if len(text) <= limit else f"{text[:limit]}..."
+    if cut.isprintable():
+        return cut
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in cut)
+
 
 class TorchcapsError(ValueError):
-    """Base class of all errors of torchcaps; the message states what was expected and what was given."""
+    """Base class of all errors of torchcaps; the message states what was expected and what was given.
+
+    The message may quote a file by others: it is made printable, so that it cannot control a terminal.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ShapeError(TorchcapsError):

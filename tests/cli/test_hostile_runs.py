@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from refusing import refused
+from torchcaps.train import load_recipe
 
 
 @pytest.fixture
@@ -66,3 +68,32 @@ def test_read_only_run_still_answers(
     assert (tmp_path / "curves.png").exists()
     assert ask("eval", read_only)[0] == 0
     refused(ask, "train", "--resume", read_only, "trainer.epochs=9", about=["Read-only"])
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "a/b", "a\\b", "\x1b[2J", "x" * 200, ""])
+def test_names_of_recipes_stay_in_the_folder(name: str, tmp_path: Path, ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    recipe = inside / "theirs.toml"
+    recipe.write_text(load_recipe("digits", ["model.name=cnn_small", "model.options={}"]).to_toml())
+    text = recipe.read_text().replace('name = "digits"', f"name = {json.dumps(name)}", 1)
+    recipe.write_text(text)
+    refused(ask, "train", recipe, about=["name:"])
+    assert list(tmp_path.rglob("*")) == [inside, recipe]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.options.routing.iters='x'",
+        "model.options.routing=5",
+        "model.options.routing.name=[]",
+        "loss.options.weight=5",
+        "optim.options.betas='x'",
+    ],
+)
+def test_wrong_values_in_a_recipe(change: str, tmp_path: Path, ask) -> None:
+    words = ("train", "digits", change, "--out", tmp_path / "run")
+    assert refused(ask, *words, about=["expected"])
+    assert not (tmp_path / "run").exists()

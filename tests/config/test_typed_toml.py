@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raising import raises_about
 from torchcaps.config import dump, override, parse_value
-from torchcaps.config.typed_toml import _build
+from torchcaps.config.typed_toml import _build, parse_toml
 from torchcaps.errors import ConfigError
 
 
@@ -149,3 +149,9 @@ def test_dump_leaves_none_out():
 def test_dump_of_unsupported_values():
     with raises_about(ConfigError, "a.b:", "<object"):
         dump({"a": {"b": object()}})
+
+
+@pytest.mark.parametrize("text", ["[" + ".".join(["a"] * 40_000) + "]", "a = 1\n" * 200_000])
+def test_text_that_takes_long_is_refused(text: str) -> None:
+    with raises_about(ConfigError, "recipe", "got more"):
+        parse_toml(text, "recipe")

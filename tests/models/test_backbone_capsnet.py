@@ -178,3 +178,9 @@ def test_without_pooling_there_is_a_grid() -> None:
 def test_decoder() -> None:
     model = create_model("backbone_capsnet", (3, 32, 32), 4, decoder="deconv")
     assert model.decode(model(torch.rand(2, 3, 32, 32))).shape == (2, 3, 32, 32)
+
+
+@pytest.mark.parametrize("name", ["hf-hub:user/model", "local-dir:/tmp", "../x"])
+def test_backbone_of_timm_is_a_plain_name(name: str) -> None:
+    with raises_about(ConfigError, "backbone", name):
+        make_backbone(f"timm:{name}", (3, 32, 32))

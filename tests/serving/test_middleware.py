@@ -223,3 +223,23 @@ def test_invalid_token(options: dict[str, Any]) -> None:
 
 def test_no_token_is_needed_by_default() -> None:
     assert "set-cookie" not in ask(make_app(), path="/?token=anything").headers
+
+
+@pytest.mark.parametrize("path", ["/%00", "/api/echo%0a", "/%1b[2J", "/a%7f"])
+def test_control_characters_in_a_path_are_refused(path: str) -> None:
+    refused(ask(make_app(), path=path), 400, "path: expected printable characters")
+
+
+def test_query_that_is_not_ascii_is_refused() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "GET", "path": "/api/echo", "query_string": b"\xa3", "headers": headers}
+    asyncio.run(make_app()(scope, receive, send))
+    assert sent[0]["status"] == 400

@@ -94,6 +94,22 @@ def test_slow_body_times_out() -> None:
         assert all(b"within 0.3 seconds" in response for response in responses)
 
 
+def test_many_tiny_chunks_are_cut_off() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with serving(ServerLimits(lines=1000)) as (_, port):
+        assert b"400 bytes" in read_all(
+            connect(
+                port, head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + b"1\r\nx\r\n" * 400 + b"0\r\n\r\n"
+            )
+        )
+        connection = connect(port, head)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"1\r\nx\r\n" * 100)
+        assert read_all(connection) == b""
+        assert get(port).status_code == 200
+
+
 def test_response_may_take_longer_than_the_body() -> None:
     with serving(body_seconds=0.1) as (_, port):
         assert get(port, "/slow").text == "slow"

@@ -6,8 +6,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from torchcaps._files import read_bounded
 from torchcaps._registry import nearest
-from torchcaps.config.typed_toml import parse_toml
+from torchcaps.config.typed_toml import MAX_BYTES, parse_toml
 from torchcaps.errors import ConfigError, UnknownNameError
 
 
@@ -48,9 +49,9 @@ def read_toml(kind: str, source: str | Path) -> dict[str, Any]:
     path, origin = Path(source), f"{kind} '{source}'"
     if path.suffix == ".toml":
         try:
-            return parse_toml(path.read_bytes(), origin)
+            return parse_toml(read_bounded(path, MAX_BYTES), origin)
         except OSError as error:
-            raise ConfigError(f"{kind}: expected a TOML file, got '{source}' ({error.strerror})") from None
+            raise ConfigError(f"{kind}: expected a TOML file, got '{source}' ({error.strerror or error})") from None
     names = bundled_names(kind)
     if str(source) not in names:
         raise UnknownNameError(f"unknown {kind} '{source}'{nearest(str(source), names)}")

@@ -15,6 +15,8 @@ from torchcaps._registry import nearest
 from torchcaps.errors import ConfigError, TorchcapsError
 
 T = TypeVar("T")
+# The longest recipe has 2 kB. A table's name with n dots takes tomllib a time that grows with the square of n.
+MAX_BYTES, MAX_DOTS = 2**20, 1000
 _WORDS = {
     str: "a string",
     int: "a whole number",
@@ -43,7 +45,12 @@ def parse_toml(content: str | bytes, origin: str) -> dict[str, Any]:
         {'seed': 1}
     """
     try:
-        return tomllib.loads(content if isinstance(content, str) else content.decode("utf-8"))
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        if len(text) > MAX_BYTES or any(line.count(".") > MAX_DOTS for line in text.splitlines()):
+            raise ConfigError(f"{origin}: expected at most {MAX_BYTES:,} bytes and {MAX_DOTS} dots a line, got more")
+        return tomllib.loads(text)
+    except ConfigError:
+        raise
     # Integers of thousands of digits are a ValueError, tables nested thousands deep a RecursionError.
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: expected TOML, got something else ({error})") from None
@@ -148,7 +155,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_fits(value, option) for option in get_args(hint))
     if hint is float:
-        return type(value) is int or (type(value) is float and math.isfinite(value))
+        return (type(value) is int and abs(value) < 2**1023) or (type(value) is float and math.isfinite(value))
     # In Python a bool is an int; in a recipe it is not.
     return type(value) is (origin or hint)
 

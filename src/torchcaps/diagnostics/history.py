@@ -54,8 +54,8 @@ def from_csv(text: str) -> dict[str, list[Any]]:
         >>> from_csv("epoch,layer,iteration,measure,value\\n1,head,,dead,0.0\\n")
         {'epoch': [1], 'layer': ['head'], 'iteration': [None], 'measure': ['dead'], 'value': [0.0]}
     """
-    rows = list(csv.DictReader(io.StringIO(text)))
     try:
+        rows = list(csv.DictReader(io.StringIO(text)))
         return {name: [parse(row[name]) for row in rows] for name, parse in _COLUMNS.items()}
     except (KeyError, TypeError, csv.Error) as error:
         raise ValueError(f"expected the columns {', '.join(_COLUMNS)}, got others ({error})") from None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
+from torch import Tensor
 
-from torchcaps._files import write_bytes, write_text
+from torchcaps._files import MAX_TENSORS, open_regular, read_bounded, write_bytes, write_text
 from torchcaps.data import ImageDataset
 from torchcaps.evaluation.evaluate import Evaluation
 
@@ -52,19 +54,38 @@ def load_evaluation(folder: Path, data: ImageDataset, *, weights: Path | None = 
         >>> load_evaluation(Path("runs/NAME"), data)  # doctest: +SKIP
     """
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        summary = json.loads(read_bounded(folder / SUMMARY).decode("utf-8"))
         same = summary["weights_sha256"] == _digest(weights)
         if not same or (summary["data"], summary["split"], summary["count"]) != (data.name, data.split, len(data)):
             return None
+        # The library would wait for the writer of a pipe.
+        open_regular(folder / PREDICTIONS, MAX_TENSORS).close()
         tensors = load_file(folder / PREDICTIONS)
         activations, labels, confusion = (tensors[name] for name in ("activations", "labels", "confusion"))
-        if len(activations) != len(data) or len(labels) != len(data):
+        loss = None if summary.get("loss") is None else float(summary["loss"])
+        # A model that does not classify has no confusion.
+        classes = data.num_classes if loss is None else 0
+        if not _belong(data, activations, labels) or confusion.shape != (classes, classes):
             return None
-        loss, temperature = summary.get("loss"), summary.get("metrics", {}).get("temperature")
+        temperature = summary.get("metrics", {}).get("temperature")
+        if temperature is not None and not 0 < float(temperature) < math.inf:
+            return None
         return Evaluation(data, activations, labels, confusion, float(summary["seconds"]), loss, temperature)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
+    except (AttributeError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, SafetensorError):
         return None
 
 
+def _belong(data: ImageDataset, activations: Tensor, labels: Tensor) -> bool:
+    """Whether shapes and types are those of an evaluation of the data."""
+    # A model that does not classify has activations of another number of capsules.
+    shapes = activations.dim() == 2 and labels.dim() in (1, 2) and len(activations) == len(labels) == len(data)
+    if not shapes or not activations.is_floating_point() or labels.is_floating_point():
+        return False
+    return not len(labels) or 0 <= int(labels.min()) <= int(labels.max()) < data.num_classes
+
+
 def _digest(file: Path | None) -> str | None:
-    return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+    if file is None:
+        return None
+    with open_regular(file, MAX_TENSORS) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -8,7 +8,7 @@ import types
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from torchcaps._files import write_text
+from torchcaps._files import read_bounded, write_text
 from torchcaps.errors import DataError
 
 T = TypeVar("T")
@@ -55,9 +55,29 @@ def read_json(cls: type[T], path: Path) -> T:
         3
     """
     try:
-        return from_table(cls, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return from_table(cls, json.loads(read_bounded(path).decode("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: expected a {cls.__name__} as JSON, got {type(error).__name__}: {error}") from None
+
+
+def read_cache(path: Path) -> dict[str, Any]:
+    """Read a JSON object of values that can be computed again.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The object; empty if the file is missing or damaged.
+
+    Example:
+        >>> read_cache(Path("no such file"))
+        {}
+    """
+    try:
+        cache = json.loads(read_bounded(path).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cache if isinstance(cache, dict) else {}
 
 
 def from_table(cls: type[T], table: dict[str, Any]) -> T:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from torchcaps._files import write_text
 from torchcaps.data import ImageDataset
 from torchcaps.diagnostics import diagnose
+from torchcaps.errors import CheckpointError
 from torchcaps.evaluation import evaluate
+from torchcaps.experiments._json import read_cache
 from torchcaps.experiments.comparison import RouterMetrics
 from torchcaps.train import Run
 
@@ -30,7 +33,7 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
     from torchcaps.bench.step_memory import step_memory
 
     file = run.path / "comparison.json"
-    cache: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"tests": {}}
+    cache = _read_cache(file)
     model = run.load_model()
     if "diagnostics" not in cache:
         cache["diagnostics"] = diagnose(model, run.load_data("test")).to_json()
@@ -40,7 +43,9 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
         if text not in cache["tests"]:
             cache["tests"][text] = evaluate(model, data).accuracy
     write_text(file, json.dumps(cache, indent=1) + "\n")
-    record, ends, used = run.record, run.metrics()["seconds"], cache.get("memory")
+    record, ends, used = run.record, run.metrics().get("seconds"), cache.get("memory")
+    if not ends:
+        raise CheckpointError(f"run: expected the seconds of each epoch, got none in '{run.path / 'metrics.csv'}'")
     return RouterMetrics(
         test_accuracy=run.results["test_accuracy"],
         val_accuracy=run.results["best"].get("val_accuracy"),
@@ -53,6 +58,17 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
         commit=record["commit"],
         **routing_metrics(cache["diagnostics"]),
     )
+
+
+def _read_cache(file: Path) -> dict[str, Any]:
+    """Return earlier measurements; those that are damaged are measured again."""
+    cache = {"tests": {}, **read_cache(file)}
+    try:
+        routing_metrics(cache.get("diagnostics", {"layers": [], "gradient_norms": {}}))
+        math.fsum([*cache["tests"].values(), *(number for number in [cache.get("memory")] if type(number) is float)])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return {"tests": {}}
+    return cache
 
 
 def routing_metrics(diagnostics: Mapping[str, Any]) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from torchcaps._files import make_folder, write_figure, write_text
-from torchcaps.experiments._json import read_json, write_json
+from torchcaps.experiments._json import read_cache, read_json, write_json
 from torchcaps.experiments.grid import SILENT, PlannedRun, Reporter, run_grid
 from torchcaps.experiments.metrics import METRICS
 from torchcaps.experiments.reproduction_result import (
@@ -86,9 +86,8 @@ def reproduce(
 def measure_run(run: Run, metric: str, *, remeasure: bool, reporter: Reporter) -> NetworkMetrics:
     """Return the metrics of a finished run; they are cached in its folder as `metrics-NAME.json`."""
     file = run.path / f"metrics-{metric}.json"
-    if file.exists() and not remeasure:
-        columns: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
-    else:
+    columns: dict[str, float] = {} if remeasure else read_cache(file)
+    if not columns or any(type(value) not in (int, float) for value in columns.values()):
         with reporter.progress("measuring") as progress:
             columns = METRICS[metric].compute(run, progress)
         write_text(file, json.dumps(columns, indent=1) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchcaps._files import write_text
+from torchcaps._files import read_bounded, write_text
 from torchcaps.experiments.reproduction_result import ReproductionResult
 from torchcaps.experiments.reproduction_table import reproduction_lines
 from torchcaps.report._page import Section, page
@@ -39,7 +39,7 @@ def write_reproduction_report(result: ReproductionResult, folder: str | Path) ->
     lines = reproduction_lines(result.rows, result.columns, machine=True)
     sections = [Section("Paper and ours", text, lines=lines)]
     for name, figure in result.figures.items():
-        png = (folder / figure.file).read_bytes()
+        png = read_bounded(folder / figure.file)
         sections.append(Section(FIGURES[name].title, figure.caption, figure.alt, png))
     for name, reason in result.failed_figures.items():
         sections.append(Section(FIGURES[name].title, f"Not available: {reason}."))

@@ -4,7 +4,7 @@ from torchcaps.models._backbones import BACKBONES
 from torchcaps.models._base import Grid, ImageModel
 from torchcaps.models._create import MODELS, create_model, list_models, register_model
 from torchcaps.models._describe import ModelDescription, load_described, read_description
-from torchcaps.models._weights import load_weights, save_weights
+from torchcaps.models._weights import check_weights, load_weights, save_weights
 from torchcaps.models.attention_capsnet import AttentionCapsNet
 from torchcaps.models.backbone_capsnet import BackboneCapsNet, BackboneLinear
 from torchcaps.models.branched_capsnet import BranchedCapsNet
@@ -39,6 +39,7 @@ __all__ = [
     "ModelDescription",
     "ReleasedMatrixCapsNet",
     "TransformingAutoencoder",
+    "check_weights",
     "create_model",
     "list_models",
     "list_pretrained",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from torchcaps._files import open_regular
 from torchcaps._registry import Registry
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
 from torchcaps.models._base import ImageShape
@@ -109,6 +111,9 @@ def make_backbone(backbone: str | nn.Module, image_shape: ImageShape, weights: s
 
 
 def _from_timm(name: str, image_shape: ImageShape) -> nn.Module:
+    # A name such as hf-hub:USER/MODEL would be downloaded, or read from a folder.
+    if not re.fullmatch(r"[\w.]+", name):
+        raise ConfigError(f"backbone: expected the name of a model after '{TIMM}', got {name!r}")
     # A broken torchvision makes the import of timm fail with any kind of error.
     try:
         import timm  # pyright: ignore[reportMissingImports]
@@ -135,6 +140,8 @@ def load_backbone(backbone: nn.Module, file: Path) -> None:
         CheckpointError: If the file is missing or damaged, or lacks a weight of the backbone.
     """
     try:
+        # The library would wait for the writer of a pipe.
+        open_regular(file).close()
         stored = load_file(file)
     except FileNotFoundError:
         raise CheckpointError(f"weights: expected a safetensors file, got no file '{file}'") from None

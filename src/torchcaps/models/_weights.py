@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from torchcaps._files import write_bytes
+from torchcaps._files import MAX_TENSORS, open_regular, write_bytes
 from torchcaps._registry import nearest
 from torchcaps.errors import CheckpointError
 
@@ -79,25 +80,48 @@ def load_weights(model: Model, path: str | Path) -> Model:
         >>> load_weights(nn.Linear(2, 1), file)
         Linear(in_features=2, out_features=1, bias=True)
     """
+    check_weights(model, path)
     try:
-        state, temperature = load_file(path), _temperature(path)
-    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
+        temperature = _temperature(path)
+    except (ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"weights: expected a safetensors file, got '{path}' ({error})") from None
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    problems = [f"no '{name}'" for name in shapes if name not in state]
-    problems += [f"unknown '{name}'{nearest(name, shapes)}" for name in state if name not in shapes]
-    problems += [
-        f"'{name}' is {tuple(state[name].shape)}, not {shape}"
-        for name, shape in shapes.items()
-        if name in state and tuple(state[name].shape) != shape
-    ]
-    if problems:
-        shown = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
-        raise CheckpointError(f"weights: expected the weights of {type(model).__name__}, got '{path}' ({shown})")
+    with _opened(path) as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     model.load_state_dict(state)
     if hasattr(model, "temperature"):
         model.temperature = temperature  # pyright: ignore[reportArgumentType]
     return model
+
+
+def check_weights(model: nn.Module, path: str | Path) -> None:
+    """Compare names and shapes in a safetensors file with those of a model, without reading a tensor.
+
+    Args:
+        model: The model; it may be on the meta device.
+        path: The file.
+
+    Raises:
+        CheckpointError: If the file cannot be read, or a name or shape differs from the model's.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "weights.safetensors"
+        >>> save_weights(nn.Linear(2, 1), file)
+        >>> check_weights(nn.Linear(2, 1, device="meta"), file)
+    """
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    with _opened(path) as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    problems = [f"no '{name}'" for name in expected if name not in shapes]
+    problems += [f"unknown '{name}'{nearest(name, expected)}" for name in shapes if name not in expected]
+    problems += [
+        f"'{name}' is {shapes[name]}, not {shape}"
+        for name, shape in expected.items()
+        if name in shapes and shapes[name] != shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+        raise CheckpointError(f"weights: expected the weights of {type(model).__name__}, got '{path}' ({shown})")
 
 
 def load_matching(model: nn.Module, path: str | Path, *, skip: str) -> list[str]:
@@ -111,7 +135,9 @@ def load_matching(model: nn.Module, path: str | Path, *, skip: str) -> list[str]
     Returns:
         The parts of the model that have entries which were not loaded.
     """
-    state, own = load_file(path), model.state_dict()
+    own = model.state_dict()
+    with _opened(path) as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     fitting = {
         name: tensor
         for name, tensor in state.items()
@@ -133,7 +159,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     Raises:
         ValueError: If the metadata are no JSON object.
     """
-    with safe_open(path, framework="pt") as file:
+    with _opened(path) as file:
         stored = (file.metadata() or {}).get(KEY)
     entries = {} if stored is None else json.loads(stored)
     if not isinstance(entries, dict):
@@ -147,3 +173,14 @@ def _temperature(path: str | Path) -> float | None:
     if temperature is not None and not 0 < temperature < math.inf:
         raise ValueError(f"temperature {stored}")
     return temperature
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    try:
+        # The library would wait for the writer of a pipe.
+        open_regular(path, MAX_TENSORS).close()
+        with safe_open(path, "pt") as file:
+            yield file
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"weights: expected a safetensors file, got '{path}' ({error})") from None

@@ -200,6 +200,8 @@ class SecurityMiddleware:
             raise RequestRefusedError(403, "origin: expected the server's own page, got another site")
         if self.token is not None and not self._has_token(scope, headers, self.token):
             raise RequestRefusedError(401, "token: expected the address that the server printed, got no valid token")
+        if not scope["path"].isprintable() or not scope.get("query_string", b"").isascii():
+            raise RequestRefusedError(400, "path: expected printable characters, got others")
         limits = self.limits
         if self.waiting > limits.waiting or self.waiting_by_address[address] > limits.waiting_per_address:
             raise RequestRefusedError(503, "too many requests in progress; try again in a moment")

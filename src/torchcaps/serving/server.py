@@ -25,6 +25,7 @@ class ServerLimits:
 
     Attributes:
         header_seconds: Time for the headers of a request.
+        lines: Line breaks in a request; each header takes one, each chunk of a body two.
         connections: Open connections.
         per_address: Open connections of one address.
         keep_alive: Time until an idle connection is closed.
@@ -32,6 +33,8 @@ class ServerLimits:
     """
 
     header_seconds: float = 10.0
+    # Parsing a chunk takes as long as parsing a header, also if it has a single byte.
+    lines: int = 20_000
     connections: int = 768
     per_address: int = 640
     # Longer than clients keep an idle connection (Chromium 300, Firefox 115, httpx 5): the client then closes it, and
@@ -45,6 +48,7 @@ class LimitedProtocol(H11Protocol):
 
     limits = ServerLimits()
     _deadline: asyncio.TimerHandle | None = None
+    _lines = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -57,6 +61,12 @@ class LimitedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deadline is None:
             self._start_deadline()
+        if self.cycle is None or self.cycle.response_complete:
+            self._lines = 0
+        self._lines += data.count(b"\n")
+        if self._lines > self.limits.lines:
+            self.transport.abort()
+            return
         super().data_received(data)
         # A request in progress has complete headers.
         if self.cycle is not None and not self.cycle.response_complete:

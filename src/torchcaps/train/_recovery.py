@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import stat
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchcaps._files import make_folder, move
+from torchcaps._files import make_folder, move, read_bounded
 from torchcaps.errors import CheckpointError, ConfigError
+from torchcaps.train._record import record_problem
 from torchcaps.train.recipe import Recipe, parse_recipe
 
 RECIPE, RECORD, CHECKPOINTS = "recipe.toml", "run.json", "checkpoints"
-# Far more than a recipe or a record takes.
-_MOST_BYTES = 2**24
 
 
 def text_hash(text: str | bytes) -> str:
@@ -47,13 +45,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     file = folder / RECORD
     try:
         record = json.loads(_read(file).decode("utf-8"))
-        if not _is_record(record):
-            raise ValueError("no JSON object with a status")
+        if (problem := record_problem(record)) is not None:
+            raise ValueError(problem)
         return record
     except (OSError, ValueError, RecursionError) as error:
         reason = error
     entry = _saved_entry(folder)
-    if entry is None or not _is_record(entry["record"]):
+    if entry is None or record_problem(entry["record"]) is not None:
         raise CheckpointError(f"run: expected a record in JSON, got '{file}' ({reason})")
     warnings.warn(f"run: '{file}' is missing or damaged ({reason}); using the record in a checkpoint", stacklevel=2)
     return dict(entry["record"])
@@ -156,15 +154,8 @@ def _saved_entry(folder: Path) -> dict[str, Any] | None:
     return saved_entry(folder / CHECKPOINTS)
 
 
-def _is_record(record: Any) -> bool:
-    return isinstance(record, dict) and isinstance(record.get("status"), str)
-
-
 def _read(file: Path) -> bytes:
     """Read a regular file; a link, a device or a pipe in a run folder is somebody's mistake, or worse."""
-    status = file.lstat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("not a regular file")
-    if status.st_size > _MOST_BYTES:
-        raise ValueError(f"{status.st_size} bytes")
-    return file.read_bytes()
+    if file.is_symlink():
+        raise ValueError("a symbolic link")
+    return read_bounded(file)

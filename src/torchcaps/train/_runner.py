@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from torchcaps._files import remove_parts
+from torchcaps._files import MAX_TENSORS, open_regular, read_bounded, remove_parts
 from torchcaps.data import load_data
 from torchcaps.errors import CheckpointError, ConfigError, TorchcapsError
 from torchcaps.models import save_weights
@@ -37,7 +37,7 @@ from torchcaps.train.module import (
     parameter_groups,
     with_class_weights,
 )
-from torchcaps.train.recipe import Recipe, with_absolute_paths
+from torchcaps.train.recipe import Recipe, checking_options, with_absolute_paths
 from torchcaps.train.run import Run
 
 
@@ -68,7 +68,8 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
     _check_main_guard(recipe)
     recipe = with_absolute_paths(recipe)
     # Mistakes in data, model, loss or optimiser are reported before there is a folder.
-    data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
+    with checking_options("data.options", recipe.data.options):
+        data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
     train = data["train"]
     for name in ("target_accuracy", "patience"):
         if getattr(recipe.trainer, name) is not None and not len(data["val"]):
@@ -164,7 +165,8 @@ def _is_intact(run: Run) -> bool:
         return True
     state = checkpoint.state
     try:
-        metrics, weights = (run.path / METRICS).read_bytes(), load_file(run.weights)
+        open_regular(run.weights, MAX_TENSORS).close()
+        metrics, weights = read_bounded(run.path / METRICS), load_file(run.weights)
     except (OSError, SafetensorError):
         intact = False
     else:

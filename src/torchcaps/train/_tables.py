@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps._files import write_text
+from torchcaps._files import read_bounded, write_text
 from torchcaps.diagnostics.history import Row, from_csv, to_csv
 from torchcaps.errors import CheckpointError
 
@@ -70,9 +70,9 @@ def read_metrics(folder: Path) -> dict[str, list[float]]:
     if not file.exists():
         return {}
     try:
-        rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
-        return {name: [float(row[name]) for row in rows] for name in rows[0]} if rows else {}
-    except (ValueError, TypeError, csv.Error) as error:
+        rows = list(csv.DictReader(io.StringIO(read_bounded(file).decode("utf-8"))))
+        return {name: [float(row[name]) for row in rows] for name in ("epoch", *rows[0])} if rows else {}
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise CheckpointError(f"run: expected numbers in columns, got '{file}' ({error})") from None
 
 
@@ -92,6 +92,6 @@ def read_diagnostics(folder: Path) -> dict[str, list[Any]]:
     if not file.exists():
         return {}
     try:
-        return from_csv(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return from_csv(read_bounded(file).decode("utf-8"))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"run: expected diagnostics, got '{file}' ({error})") from None

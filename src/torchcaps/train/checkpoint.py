@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from torchcaps._files import make_folder, replacing
+from torchcaps._files import MAX_TENSORS, make_folder, open_regular, replacing
 from torchcaps.diagnostics.history import Row
 from torchcaps.errors import CheckpointError
 from torchcaps.train.recipe import Recipe, recipe_hash
@@ -230,12 +230,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: If the file is damaged, or is not a checkpoint of this format.
     """
     try:
-        # torch does not compare the checksums that it wrote.
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise ValueError(f"checksum of '{damaged}' differs")
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path, MAX_TENSORS) as file:
+            # torch does not compare the checksums that it wrote.
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise ValueError(f"checksum of '{damaged}' differs")
+            file.seek(0)
+            content = torch.load(file, map_location="cpu", weights_only=True)
         entry: Any = content.get(KEY) if isinstance(content, dict) else None
         if not isinstance(entry, dict):
             raise ValueError(f"no entry {KEY}")

@@ -19,7 +19,7 @@ from torchcaps.errors import ConfigError, TorchcapsError
 from torchcaps.evaluation import is_correct
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import LOSSES, ReconstructionLoss
-from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe
+from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe, checking_options
 from torchcaps.train.schedule import lr_factor
 
 # Class of each optimiser, and its options besides learning rate and weight decay.
@@ -44,7 +44,8 @@ def make_model(recipe: Recipe, data: ImageDataset) -> ImageModel:
         The model.
     """
     shape = recipe.data.augment.output_shape(data.image_shape)
-    return create_model(recipe.model.name, shape, data.num_classes, **recipe.model.options)
+    with checking_options("model.options", recipe.model.options):
+        return create_model(recipe.model.name, shape, data.num_classes, **recipe.model.options)
 
 
 def with_class_weights(recipe: Recipe, data: ImageDataset) -> Recipe:
@@ -85,7 +86,8 @@ def make_loss(recipe: LossRecipe, model: ImageModel) -> nn.Module:
     name = recipe.name or model.default_loss
     loss = LOSSES[name]
     check_options(recipe.options, inspect.signature(loss).parameters, f"loss '{name}'")
-    made = loss(**recipe.options)
+    with checking_options("loss.options", recipe.options):
+        made = loss(**recipe.options)
     weight = getattr(made, "weight", None)
     if weight is not None and len(weight) != model.num_classes:
         raise ConfigError(
@@ -134,13 +136,9 @@ def make_optimizer(recipe: OptimRecipe, parameters: Iterable[nn.Parameter]) -> t
     check_options(recipe.options, known, f"optimiser '{recipe.name}'")
     # TOML has lists only.
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in recipe.options.items()}
-    try:
+    with checking_options("optim.options", recipe.options):
         # Fused: one pass over the parameters instead of one per operation.
         return cls(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True, **options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"optim.options: expected values for optimiser '{recipe.name}', got {recipe.options!r} ({error})"
-        ) from None
 
 
 def parameter_groups(model: ImageModel) -> list[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -13,7 +14,7 @@ from typing import Any, Literal, get_type_hints
 from torchcaps._registry import nearest
 from torchcaps.config import bundled_names, dump, from_table, override, parse_toml, read_toml
 from torchcaps.data import DATASETS, Augment
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.nn import LOSSES
 
@@ -327,6 +328,35 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         model["weights"] = str(Path(model["weights"]).expanduser().absolute())
     data = replace(recipe.data, options=options)
     return replace(recipe, data=data, model=replace(recipe.model, options=model))
+
+
+@contextmanager
+def checking_options(table: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Turn an error of a function that gets options of a recipe into a ConfigError that names their table.
+
+    Args:
+        table: The table of the recipe.
+        options: The options.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ConfigError: If the block fails with an error that is not one of torchcaps.
+
+    Example:
+        >>> with checking_options("loss.options", {"margin": "x"}):
+        ...     float("x")
+        Traceback (most recent call last):
+        torchcaps.errors.ConfigError: loss.options: expected valid values, got {'margin': 'x'} (could not convert ...
+    """
+    try:
+        yield
+    except TorchcapsError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{table}: expected valid values, got {options!r} ({reason})") from error
 
 
 def learning_settings(recipe: Recipe) -> Recipe:

@@ -10,17 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from torchcaps._files import make_folder, write_text
 from torchcaps.data import ImageDataset, load_data
 from torchcaps.errors import CheckpointError
-from torchcaps.models import ImageModel, ModelDescription, load_weights
+from torchcaps.models import ImageModel, ModelDescription, check_weights, load_weights
 from torchcaps.train._folder import LOCK, claim_folder, lock_folder, make_or_use
 from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
 from torchcaps.train._tables import read_diagnostics, read_metrics
 from torchcaps.train.context import RunContext
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import Recipe, checking_options
 
 if TYPE_CHECKING:
     from torchcaps.train.loading import Prediction
@@ -208,7 +209,8 @@ class Run:
         Returns:
             The data set.
         """
-        data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
+        with checking_options("data.options", self.recipe.data.options):
+            data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
         return data if stored else self.crop(data)
 
     def crop(self, data: ImageDataset) -> ImageDataset:
@@ -237,8 +239,19 @@ class Run:
             raise CheckpointError(
                 f"run: expected a finished run, got '{self.path}' (status '{record['status']}'; resume it)"
             )
-        model = self.describe_model().create()
+        description = self.describe_model()
+        # The weights of the run hold those of the backbone: the file that it started from may be gone.
+        options = {name: value for name, value in description.options.items() if name != "weights"}
+        description = description._replace(options=options)
+        with checking_options("model.options", options):
+            # At first without memory: the sizes in the files may be too large for any.
+            with torch.device("meta"):
+                check_weights(description.create(), self.weights)
+            model = description.create()
         load_weights(model, self.weights)
+        for name, weight in model.state_dict().items():
+            if not weight.isfinite().all():
+                raise CheckpointError(f"weights: expected finite numbers, got NaN or infinity in '{name}'")
         return model.eval()
 
     def describe_model(self) -> ModelDescription:

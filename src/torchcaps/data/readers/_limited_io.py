@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from torchcaps._files import open_regular
 from torchcaps.errors import DataError
 
 # Bytes per read: a header that announces terabytes costs this much memory if the file ends early.
@@ -21,19 +20,6 @@ class Readable(Protocol):
     """A file-like object that returns at most a given number of bytes."""
 
     def read(self, size: int, /) -> bytes: ...
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; raise OSError for a pipe, device or folder, without blocking."""
-    # Without O_NONBLOCK, opening a FIFO waits for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a regular file")
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
 
 
 @contextmanager

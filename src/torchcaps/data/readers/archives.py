@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, BinaryIO, cast
 
-from torchcaps._files import move, replacing
-from torchcaps.data.readers._limited_io import CHUNK, open_regular, open_unzipped
+from torchcaps._files import move, open_regular, replacing
+from torchcaps.data.readers._limited_io import CHUNK, open_unzipped
 from torchcaps.errors import DataError
 
 # The archives of data sets have a dozen members.

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.readers._limited_io import open_regular
+from torchcaps._files import open_regular
 from torchcaps.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.readers._limited_io import open_regular, read_at_most
+from torchcaps._files import open_regular
+from torchcaps.data.readers._limited_io import read_at_most
 from torchcaps.errors import DataError
 
 # Size of the training images of KMNIST with their header.

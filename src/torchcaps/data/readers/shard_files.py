@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from torchcaps.data.readers._limited_io import open_regular
+from torchcaps._files import open_regular, read_bounded
 from torchcaps.data.readers.image_files import open_formats
 from torchcaps.errors import DataError
 
@@ -71,7 +71,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     """Read and check the index of a folder of shards; its files are inside the folder."""
     file = folder / INDEX
     try:
-        index = json.loads(file.read_text(encoding="utf-8"))
+        index = json.loads(read_bounded(file).decode("utf-8"))
         entries = [entry for split in index["splits"].values() for entry in split]
         sound = all(
             Path(entry["file"]).name == entry["file"] and min(entry["count"], entry["bytes"]) >= 0 for entry in entries
@@ -86,7 +86,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         )
     except FileNotFoundError:
         raise DataError(f"{file}: expected the index of a folder of shards, got no such file") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{file}: expected the index of a folder of shards, got {error!r}") from None
     if not sound:
         raise DataError(
