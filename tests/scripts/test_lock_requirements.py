@@ -1,0 +1,61 @@
+"""constraints.txt: exact versions, hashes, and nothing older than what the package allows."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("lock_requirements", ROOT / "scripts" / "lock_requirements.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+script = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(script)
+
+TEXT = (ROOT / "constraints.txt").read_text()
+PINS = script.read_pins(TEXT)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_every_pinned_package_has_a_hash() -> None:
+    assert len(PINS) == sum("==" in line for line in TEXT.splitlines())
+    assert [name for name, (_, hashes) in PINS.items() if not hashes] == []
+
+
+def test_file_is_as_the_script_writes_it() -> None:
+    assert script.format_pins(PINS) == TEXT
+
+
+def test_dependencies_are_pinned_within_their_ranges() -> None:
+    versions = {script.normalised(name): version for name, (version, _) in PINS.items()}
+    extras = [each for name in ("dev", "docs", "play") for each in PROJECT["optional-dependencies"][name]]
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *extras]):
+        assert requirement.specifier.contains(versions[script.normalised(requirement.name)]), requirement
+
+
+def test_versions_with_known_advisories_are_excluded() -> None:
+    ranges = {
+        Requirement(each).name: Requirement(each).specifier
+        for each in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["play"]]
+    }
+    for name, bad in {
+        "lightning": ("2.6.2", "2.6.3"),
+        "pillow": ("11.2.1",),
+        "starlette": ("0.49.0",),
+        "jinja2": ("3.1.5",),
+        "torch": ("2.5.1",),
+    }.items():
+        assert [version for version in bad if ranges[name].contains(Version(version))] == [], name
+    assert "!=2.6.2" in str(ranges["lightning"])
+    assert "!=2.6.3" in str(ranges["lightning"])
+
+
+def test_hashes_of_other_machines_are_kept() -> None:
+    text = "b==1 \\\n    --hash=sha256:" + "0" * 64 + "\na==2\n"
+    pins = script.read_pins(text)
+    assert pins == {"b": ("1", ["sha256:" + "0" * 64]), "a": ("2", [])}
+    assert script.read_pins(script.format_pins(pins)) == pins
