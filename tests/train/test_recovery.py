@@ -217,3 +217,16 @@ def test_ctrl_c_during_the_test_stops(
         run = fit(recipe(), tmp_path / "run")
     assert (run.status, run.record["signal"]) == ("stopped", "SIGINT")
     assert resume(run.path).weights.read_bytes() == (whole / "weights.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_ctrl_c_before_the_first_step_is_recorded(
+    recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("torchcaps.train._runner.remove_parts", lambda folder: signal.raise_signal(signal.SIGINT))
+        run = fit(recipe(), tmp_path / "run")
+        if resumed:
+            run = resume(tmp_path / "run")
+    assert (run.status, run.record["signal"]) == ("stopped", "SIGINT")
+    assert resume(tmp_path / "run").status == "finished"

@@ -81,7 +81,7 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
     check_mixup(recipe, model)
     run = Run.create(recipe, folder)
     run.use_context(data, model)
-    with run.locked():
+    with run.locked(), _recorded(run):
         run.update_record(
             status="running",
             seed=recipe.seed,
@@ -142,14 +142,15 @@ def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = Fal
         if total != run.recipe.trainer.epochs:
             run = _extend(run, total)
         resumed = run.record.get("resumed")
-        run.update_record(
-            status="running",
-            resumed=[*(resumed if isinstance(resumed, list) else []), now()],
-            recipe_sha256=text_hash(run.recipe.to_toml()),
-        )
-        # It may have been missing or damaged.
-        run = run.change(run.recipe)
-        _run(run, progress)
+        with _recorded(run):
+            run.update_record(
+                status="running",
+                resumed=[*(resumed if isinstance(resumed, list) else []), now()],
+                recipe_sha256=text_hash(run.recipe.to_toml()),
+            )
+            # It may have been missing or damaged.
+            run = run.change(run.recipe)
+            _run(run, progress)
     return run
 
 
@@ -202,12 +203,11 @@ def _extend(run: Run, epochs: int) -> Run:
 def _run(run: Run, progress: bool) -> None:
     for folder in (run.path, run.checkpoints):
         remove_parts(folder)
-    with _recorded(run):
-        checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
-        state = None if checkpoint is None else checkpoint.state
-        if state is None or not state.is_complete(run.recipe):
-            state = train_loop(run.context, checkpoint, progress=progress)
-        _finish(run, state, progress)
+    checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
+    state = None if checkpoint is None else checkpoint.state
+    if state is None or not state.is_complete(run.recipe):
+        state = train_loop(run.context, checkpoint, progress=progress)
+    _finish(run, state, progress)
 
 
 @contextmanager
