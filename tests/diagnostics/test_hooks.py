@@ -79,7 +79,7 @@ def test_record_inputs_joins_stepwise_calls():
     class Steps(CapsLinear):
         stepwise = True
 
-        def forward(self, children, parents=None):
+        def forward(self, children, parents=None):  # pyright: ignore[reportIncompatibleMethodOverride]
             return router.update(children, self.weight, parents)
 
         def trace(self, children, parents=None, **_: Any):
