@@ -51,7 +51,8 @@ class Watched(ImageModel):
         return self.inner(images)
 
     def decode(self, capsules: Capsules, labels: Tensor | None = None) -> Tensor:
-        self.redrawn.append((capsules.activations.argmax(-1), labels))
+        if self.training:
+            self.redrawn.append((capsules.activations.argmax(-1), labels))
         return super().decode(capsules, labels)
 
 

@@ -269,7 +269,10 @@ def make_folder(path: str | Path) -> Path:
         if not path.is_dir():
             if not path.parent.is_dir():
                 make_folder(path.parent)
-            path.mkdir(exist_ok=True)
+            try:
+                path.mkdir(exist_ok=True)
+            except FileExistsError:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             sync_folder(path.parent)
     return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import tomllib
 from pathlib import Path
@@ -35,6 +36,20 @@ def test_dependencies_are_pinned_within_their_ranges() -> None:
     extras = [each for name in ("dev", "docs", "play") for each in PROJECT["optional-dependencies"][name]]
     for requirement in map(Requirement, [*PROJECT["dependencies"], *extras]):
         assert requirement.specifier.contains(versions[script.normalised(requirement.name)]), requirement
+
+
+def test_pinned_packages_need_only_pinned_ones() -> None:
+    # They are installed without their dependencies.
+    pinned = {script.normalised(name) for name in PINS}
+    missing = set()
+    installed = {script.normalised(each.name) for each in importlib.metadata.distributions()}
+    for name in (name for name in PINS if script.normalised(name) in installed):
+        for each in map(Requirement, importlib.metadata.requires(name) or []):
+            if (each.marker is None or each.marker.evaluate({"extra": ""})) and script.normalised(
+                each.name
+            ) not in pinned:
+                missing.add(f"{each.name} of {name}")
+    assert missing == set()
 
 
 def test_versions_with_known_advisories_are_excluded() -> None:

@@ -143,7 +143,13 @@ def _check(value: Any, hint: Any, bounds: Mapping[str, Any], problems: list[str]
     elif get_origin(hint) is dict:
         inner = get_args(hint)[1]
         return {key: _check(item, inner, {}, problems, f"{at}.{key}") for key, item in value.items()}
-    return float(value) if hint is float and type(value) is int else value
+    if hint is not float or type(value) is not int:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        problems.append(f"{at}: expected a number, got an integer of {value.bit_length()} bits")
+        return value
 
 
 def _fits(value: Any, hint: Any) -> bool:
