@@ -92,6 +92,19 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+# What a finished training records.
+FINISHED: dict[str, Any] = {
+    "status": "finished",
+    "image_shape": [1, 28, 28],
+    "num_classes": 10,
+    "num_labels": 1,
+    "class_names": list("0123456789"),
+    "parameters": 1,
+    "seconds": 1.0,
+    "results": {"test_accuracy": 0.125, "best": {}, "final": {}},
+}
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: Path) -> Path:
     """A cache of its own, where training ends at once, with the weights that it began with."""
@@ -100,8 +113,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: Path) -> Pat
     def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Run:
         run = Run.create(recipe, folder)
         save_weights(create_model(recipe.model.name, **recipe.model.options).state_dict(), run.weights)
-        results = {"test_accuracy": 0.125}
-        run.update_record(status="finished", image_shape=[1, 28, 28], num_classes=10, results=results)
+        run.update_record(**FINISHED)
         return run
 
     monkeypatch.setattr(train, "fit", begin)
@@ -132,7 +144,7 @@ def test_stopped_training_is_resumed(cache: Path, monkeypatch: pytest.MonkeyPatc
 
     def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Any:
         run = Run.create(recipe, folder)
-        run.update_record(status=next(statuses))
+        run.update_record(**{**FINISHED, "status": next(statuses)})
         folders.append(folder)
         return run
 
@@ -157,7 +169,7 @@ def test_folder_without_record_is_replaced(cache: Path, monkeypatch: pytest.Monk
     def begin(recipe: Recipe, folder: Path, *, progress: bool) -> Any:
         made.append(folder.exists())
         run = Run.create(recipe, folder)
-        run.update_record(status="finished")
+        run.update_record(**FINISHED)
         return run
 
     monkeypatch.setattr(train, "fit", begin)
