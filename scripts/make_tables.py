@@ -37,7 +37,7 @@ from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
-OTHERS = ("compare-", "reproduce-", "chaos")
+OTHERS = ("compare-", "reproduce-", "chaos", "security")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -265,12 +265,58 @@ def faults(folder: Path = ROOT / "results") -> str:
     return "\n".join([*lines, "", about])
 
 
+def fuzzing(file: Path = ROOT / "results" / "security.json") -> str:
+    """Return the number of damaged inputs of each reader in Markdown, and what they found."""
+    done = json.loads(file.read_text())["fuzzing"]
+    lines = ["| reader | damaged inputs |", "|---|---:|"]
+    lines += [f"| `{name}` | {count:,} |" for name, count in done["per_reader"].items()]
+    found = f"Findings: {'; '.join(done['findings']) or 'none'}."
+    return "\n".join([*lines, f"| all | {done['inputs']:,} |", "", found])
+
+
+def attacked(file: Path = ROOT / "results" / "security.json") -> str:
+    """Return the requests during an attack and their outcomes in Markdown."""
+    table = json.loads(file.read_text())
+    done, machine = table["attack"], table["machine"]
+    counts = {
+        "ordinary requests": done["requests"],
+        **{f"of these {name}": count for name, count in done["outcomes"].items()},
+        **{f"connections of the attackers: {name}": count for name, count in done["connections_of_attackers"].items()},
+        **{f"requests in flight at SIGTERM, {name}": count for name, count in done["at_sigterm"].items()},
+        "bytes in the log": done["log_bytes"],
+    }
+    lines = ["| what | count |", "|---|---:|", *(f"| {name} | {count:,} |" for name, count in counts.items())]
+    memory = " and ".join(f"{value} MB" for value in done["memory_mb"])
+    provenance = f"{machine['cores']} cores, {machine['processor']}, {table['date']}."
+    provenance = f"Memory of the server before and after: {memory}. {provenance}"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            provenance,
+        ]
+    )
+
+
+def bombs(file: Path = ROOT / "results" / "security.json") -> str:
+    """Return the peak memory for folders of image bombs in Markdown."""
+    lines = [
+        "| format | pixels of each image | bytes of each file | files | peak memory |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in json.loads(file.read_text())["bombs"]:
+        pixels = f"{row['side'] ** 2:,}"
+        lines.append(f"| {row['format']} | {pixels} | {row['bytes_each']:,} | {row['files']} | {row['peak_mb']} MB |")
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
     "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
+    "docs/security.md": {"fuzzing": fuzzing, "attack": attacked, "bombs": bombs},
     "docs/training.md": {"faults": faults},
 }
 
