@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from torchcaps.errors import CheckpointError, TorchcapsError
 from torchcaps.models._base import ImageModel, ImageShape
 from torchcaps.models._create import create_model
-from torchcaps.models._weights import load_weights, read_metadata
+from torchcaps.models._weights import check_weights, load_weights, read_metadata
 
 
 class ModelDescription(NamedTuple):
@@ -93,10 +93,7 @@ def load_described(path: str | Path) -> ImageModel:
     try:
         with torch.device("meta"):
             model = description.create()
-        with safe_open(path, framework="pt") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        if shapes != {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}:
-            raise CheckpointError(f"weights: expected the weights of {description.name}, got other shapes in '{path}'")
+        check_weights(model, path)
         return load_weights(model.to_empty(device="cpu"), path).eval()
     except CheckpointError:
         raise
