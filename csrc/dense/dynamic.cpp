@@ -1,5 +1,6 @@
 // Dynamic routing from poses and weight without stored votes; derived in src/torchcaps/ops/dynamic/README.md.
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "../common/c_api.h"
@@ -25,7 +26,8 @@ struct DynamicBackward {
 };
 
 void check(const DynamicSizes& s) {
-  if (s.iters < 1) throw std::invalid_argument("expected at least one iteration");
+  if (s.iters < 1 || s.iters > std::numeric_limits<int>::max())
+    throw std::invalid_argument("expected from 1 to 2^31 - 1 iterations");
   if (s.squash > int64_t(Squash::exponential)) throw std::invalid_argument("unknown form of squash");
 }
 

@@ -136,7 +136,8 @@ class GradientPartition {
   GradientPartition(const Votes<T>& q, const Gradients<T>& to)
       : to_(to),
         weight_size_(q.parents * q.in_dim * q.out_dim),
-        children_(q.weight_stride ? std::max<int64_t>(1, 64 / q.in_dim) : std::max<int64_t>((q.children + 15) / 16, 1)),
+        children_(q.weight_stride ? std::max<int64_t>(1, 64 / std::max<int64_t>(q.in_dim, 1))
+                                  : std::max<int64_t>((q.children + 15) / 16, 1)),
         parts_((q.children + children_ - 1) / children_),
         separate_(!q.weight_stride && to.weight) {}
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -28,6 +29,9 @@ void check_grid(const Sizes& s) {
   };
   if (!fits(s.rows, s.kernel_height, s.height) || !fits(s.columns, s.kernel_width, s.width))
     throw std::invalid_argument("expected a kernel that fits into the grid");
+  // An edge numbers positions and cells with 32 bits; there are at most as many of either as cells of the grid.
+  if (s.height > 0 && s.width > std::numeric_limits<int32_t>::max() / s.height)
+    throw std::invalid_argument("expected a grid of at most 2^31 - 1 cells");
 }
 
 class Edges {

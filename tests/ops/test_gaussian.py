@@ -24,6 +24,8 @@ pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 # The error of kernel and reference is about the same. Each is a single draw where a gradient has few entries, such as
 # those of the betas, and each iteration enlarges a rounding.
 FACTOR = 16.0
+# Of the gradient of five betas, eager PyTorch errs by 8e-8 to 4e-6 when the inputs change by one rounding.
+DRAWS = 4
 ALGORITHMS = ("em", "variational")
 OPTIONS: dict[str, dict[str, Any]] = {"em": {"inverse_temp": [0.2, 0.4, 0.6]}, "variational": {}}
 # Batch, children, parents, child pose, parent pose: around the sizes of vectors (2 to 16) and of blocks of children.
@@ -129,7 +131,7 @@ def route(algorithm: str, backend: str, window: Window | None = None, **options:
 def compare(algorithm: str, inputs: list[Tensor], window: Window | None = None, dtype=torch.float32, **options: Any):
     options = {**OPTIONS[algorithm], **options}
     kernel, reference = (route(algorithm, backend, window, **options) for backend in ("cpu", "reference"))
-    assert_matches_reference(kernel, reference, inputs, dtype=dtype, factor=FACTOR)
+    assert_matches_reference(kernel, reference, inputs, dtype=dtype, factor=FACTOR, draws=DRAWS)
 
 
 def results(function, inputs: list[Tensor]) -> list[Tensor]:

@@ -256,3 +256,114 @@ def test_backward_checks_gradients_and_saved_outputs() -> None:
         call([poses, weight, bias], [True] * 3, [presquash[:1]], [grad, presquash], *numbers, needed)
     with raises_about(ShapeError, "grads"):
         call([poses, weight, bias], [True] * 3, [presquash], [grad[:1], presquash], *numbers, needed)
+
+
+def test_every_registered_operator_is_covered() -> None:
+    names = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("torchcaps::")}
+    covered = {operator.name for operator in OPERATORS.values()} | {"recompute", "dynamic_triton"}
+    # The first schema of an operator carries its overload; backward operators belong to their forward ones.
+    assert {name.partition(".")[0].removesuffix("_backward") for name in names} == covered
+
+
+@every_operator
+def test_empty_batch_has_empty_results_and_zero_gradients(operator: Operator) -> None:
+    batch_axis = {"logits": 2, "activations": 1 if operator.name == "self_routing" else 0, "poses": 0, "key": 0}
+    empty = {
+        name: None if tensor is None else tensor.narrow(batch_axis[name], 0, 0) if name in batch_axis else tensor
+        for name, tensor in operator.tensors.items()
+    }
+    leaves = {
+        name: None if tensor is None else tensor.clone().requires_grad_(name not in operator.without_gradient)
+        for name, tensor in empty.items()
+    }
+    out = operator.run(**leaves)
+    assert not any(tensor.numel() for tensor in out)
+    given = [leaf for leaf in leaves.values() if leaf is not None and leaf.requires_grad]
+    for grad in torch.autograd.grad(out, given, [torch.zeros_like(tensor) for tensor in out]):
+        assert bool((grad == 0).all())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_poses_without_entries(shared: bool) -> None:
+    # A pose size of 0 divided by zero in the backward pass, which ended the process.
+    poses = torch.zeros(2, 5, 0, requires_grad=True)
+    weight = torch.zeros(*([] if shared else [5]), 3, 0, 6, requires_grad=True)
+    bias = torch.randn(3, 6, requires_grad=True)
+    out, _ = torch.ops.torchcaps.dynamic_routing(poses, weight, bias, 3, False, False, 0)
+    assert out.isfinite().all()
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(out.sum(), [poses, weight, bias]))
+
+
+@pytest.mark.parametrize("name", ["em", "gaussian em"])
+def test_grids_with_too_many_cells_or_no_children_are_refused(name: str) -> None:
+    operator = OPERATORS[name]
+    size = operator.tensors["poses"].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
+    for grid in ((2**16, 2**16, 2), (3, 4, 0)):
+        meta = {key: None if tensor is None else tensor.to("meta") for key, tensor in operator.tensors.items()}
+        meta["poses"] = torch.empty(2, *grid, size, device="meta")
+        meta["activations"] = torch.empty(2, *grid, device="meta")
+        with raises_about(ShapeError, "poses"):
+            operator.run(**meta)
+
+
+def test_library_refuses_grids_with_too_many_cells() -> None:
+    sizes = [1, 2**16, 2**16, 1, 1, 1, 1, 1, 2**20, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0]
+    with pytest.raises(RuntimeError, match="cells"):
+        _native.call("gaussian_forward", [torch.ones(9)] * 9, sizes)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "present", "needed", "argument"),
+    [
+        (3, [True, True], [True] * 3, "present"),
+        (2, [False, True, True], [True] * 3, "present"),
+        (2, [True] * 3, [True] * 3, "tensors"),
+        (3, [True] * 3, [True], "needed"),
+    ],
+)
+def test_lists_of_backward_operators_are_checked(tensors: int, present: Any, needed: Any, argument: str) -> None:
+    given = list(OPERATORS["dynamic"].tensors.values())[:tensors]
+    presquash, grad = torch.randn(3, 3, 3, 6), torch.randn(3, 3, 6)
+    with raises_about(ConfigError, argument):
+        torch.ops.torchcaps.dynamic_routing_backward(
+            given, present, [presquash], [grad, presquash], 3, False, False, 0, needed
+        )
+
+
+def recompute(poses: Tensor, activations: Tensor, weight: Tensor, options: str = "{}", window: Any = None) -> Any:
+    numbers, kinds = ([0] * 5, "") if window is None else (window, "global matrix")
+    return torch.ops.torchcaps.recompute(
+        "dynamic", poses, activations, weight, None, [], "", options, numbers, kinds, 1000, False
+    )
+
+
+def test_recompute_checks_its_arguments() -> None:
+    poses, activations, weight = torch.randn(2, 5, 4), torch.rand(2, 5), torch.randn(5, 3, 4, 6)
+    assert recompute(poses, activations, weight)[0].isfinite().all()
+    for changed in ((poses.to("meta"), activations, weight), (poses, activations, weight.to("meta"))):
+        with raises_about(ConfigError, "device", "meta"):
+            recompute(*changed)
+    with raises_about(ConfigError, "options"):
+        recompute(poses, activations, weight, "[" * 9)
+    with raises_about(ShapeError, "poses"):
+        recompute(poses, activations, weight, window=[7, 7, 3, 3, 1])
+
+
+def test_triton_checks_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchcaps.ops.dynamic import triton
+
+    monkeypatch.setattr(triton, "unavailable", lambda device, dtype: "no GPU")
+    poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
+    call = torch.ops.torchcaps.dynamic_triton
+    with raises_about(ConfigError, "triton", "no GPU"):
+        call(poses, weight, None, 3, False, True)
+    with raises_about(ShapeError, "poses"):
+        call(poses[:, 1:], weight, None, 3, False, True)
+    with raises_about(ConfigError, "weight", "meta"):
+        call(poses, weight.to("meta"), None, 3, False, True)
+    with raises_about(ConfigError, "iters", 0):
+        call(poses, weight, None, 0, False, True)
+    with raises_about(ShapeError, "presquash"):
+        torch.ops.torchcaps.dynamic_triton_backward(
+            torch.randn(2, 3, 6), poses, weight, torch.randn(3, 1, 3, 6), False, True
+        )

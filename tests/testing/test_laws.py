@@ -321,7 +321,7 @@ def test_parameter_gradients_are_checked() -> None:
     class Infinite(Broken):
         laws = frozenset({"zero_votes_are_finite"})
 
-        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int, **factory: Any) -> None:
             self.slope = torch.nn.Parameter(torch.zeros(()))
 
         def lengths(self, poses: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ from torchcaps.ops import _native
 from torchcaps.ops.conv import Competition, Window
 from torchcaps.types import Capsules
 
+# The kernels number cells and positions with 32 bits: Edge in csrc/grid/kernels.h.
+MAX_CELLS = 2**31 - 1
+
 
 class GridSizes(NamedTuple):
     """The sizes of a call, in the order of GridSizes in csrc/grid/launch.h.
@@ -69,8 +72,8 @@ def dense_grid(children: Capsules, weight: Tensor, start_types: bool = False) ->
 
 def check_grid(poses: Tensor, activations: Tensor, weight: Tensor, offsets: Tensor | None, window: list[int]) -> None:
     """Raise unless poses [B, H, W, I, P], activations, weight, offsets and the numbers of a window belong together."""
-    if poses.dim() != 5:
-        raise ShapeError(f"poses: expected [B, H, W, I, P], got {tuple(poses.shape)}")
+    if poses.dim() != 5 or not poses.shape[3]:
+        raise ShapeError(f"poses: expected [B, H, W, I, P] with at least one child type, got {tuple(poses.shape)}")
     _native.check_shape("activations", activations, poses.shape[:4])
     if len(window) != 6 or min(window[:3]) < 1 or window[3] not in (0, 1, 2) or not set(window[4:]) <= {0, 1}:
         raise ConfigError(
@@ -78,8 +81,7 @@ def check_grid(poses: Tensor, activations: Tensor, weight: Tensor, offsets: Tens
             f"for matrices, got {window}"
         )
     kernel = tuple(window[:2])
-    if kernel[0] > poses.shape[1] or kernel[1] > poses.shape[2]:
-        raise ShapeError(f"window: expected a kernel within the grid {tuple(poses.shape[1:3])}, got {kernel}")
+    check_kernel(poses, kernel)
     types, size, places = poses.shape[3], poses.shape[4], kernel[0] * kernel[1]
     if weight.dim() != 4 or weight.shape[0] not in (types, types * places) or not weight.shape[1]:
         raise ShapeError(f"weight: expected [{types * places} or {types}, J, ...], got {tuple(weight.shape)}")
@@ -91,6 +93,15 @@ def check_grid(poses: Tensor, activations: Tensor, weight: Tensor, offsets: Tens
     if offsets is not None and weight.shape[3] < 2 - window[5]:
         raise ShapeError(f"offsets: expected poses of at least two entries, got {tuple(weight.shape)}")
     _native.check_shape("offsets", offsets, [places, 2])
+
+
+def check_kernel(poses: Tensor, kernel: tuple[int, ...]) -> None:
+    """Raise ShapeError unless a kernel lies within the grid of poses [B, H, W, I, P], and its cells can be numbered."""
+    grid = tuple(poses.shape[1:3])
+    if kernel[0] > grid[0] or kernel[1] > grid[1]:
+        raise ShapeError(f"window: expected a kernel within the grid {grid}, got {kernel}")
+    if grid[0] * grid[1] > MAX_CELLS:
+        raise ShapeError(f"poses: expected a grid of at most {MAX_CELLS:,} cells, got {tuple(poses.shape)}")
 
 
 def grid_sizes(poses: Tensor, weight: Tensor, window: list[int]) -> GridSizes:

@@ -193,6 +193,7 @@ def native_op(
     """
     arguments = [part.split() for part in schema[1 : schema.index(")")].split(", ")]
     names = [argument for kind, argument in arguments if kind.startswith("Tensor")]
+    optional = [argument for kind, argument in arguments if kind == "Tensor?"]
     numbers = ", ".join(" ".join(part) for part in arguments[len(names) :])
     count = len(names)
     gradients = count if differentiable is None else differentiable
@@ -205,7 +206,9 @@ def native_op(
 
     def run_forward(*args: Any) -> Any:
         outputs = prepare(args)
-        forward([*_contiguous(args[:count]), *args[count:]], outputs)
+        # Of an empty batch there is nothing to compute, however large its other axes are.
+        if _any_values(outputs):
+            forward([*_contiguous(args[:count]), *args[count:]], outputs)
         return outputs[0] if single else tuple(outputs)
 
     def fake_forward(*args: Any) -> Any:
@@ -214,6 +217,7 @@ def native_op(
 
     def prepare_backward(args: Arguments) -> tuple[list[Any], list[Tensor]]:
         tensors, present, kept, grads, *rest, needed = args
+        _check_lists(names, optional, gradients, tensors, present, needed)
         found = iter(tensors)
         inputs: list[Any] = [next(found) if there else None for there in present]
         _check_alike(names, inputs)
@@ -238,7 +242,11 @@ def native_op(
             output if (all_gradients or need) and tensor is not None else None
             for output, tensor, need in zip(outputs, inputs, needed, strict=False)
         ]
-        backward([*_contiguous(inputs[:count]), *inputs[count:]], _contiguous(kept), _contiguous(grads), results)
+        if _any_values(grads):
+            backward([*_contiguous(inputs[:count]), *inputs[count:]], _contiguous(kept), _contiguous(grads), results)
+        else:
+            for output in outputs:
+                output.zero_()
         return outputs
 
     def fake_backward(*args: Any) -> list[Tensor]:
@@ -277,6 +285,26 @@ def check_shape(name: str, tensor: Tensor | None, shape: Shape) -> None:
         raise ShapeError(f"{name}: expected {tuple(shape)}, got {tuple(tensor.shape)}")
 
 
+def _check_lists(
+    names: Sequence[str],
+    optional: Sequence[str],
+    gradients: int,
+    tensors: Sequence[Tensor],
+    present: Sequence[bool],
+    needed: Sequence[bool],
+) -> None:
+    """Raise ConfigError unless the lists of a backward operator name all tensors that are not optional."""
+    if len(present) != len(names):
+        raise ConfigError(f"present: expected {len(names)} values, got {len(present)}")
+    for name, there in zip(names, present, strict=True):
+        if not there and name not in optional:
+            raise ConfigError(f"present: expected True for {name}, got False")
+    if len(tensors) != sum(present):
+        raise ConfigError(f"tensors: expected {sum(present)} tensors, as many as are present, got {len(tensors)}")
+    if len(needed) != gradients:
+        raise ConfigError(f"needed: expected {gradients} values, got {len(needed)}")
+
+
 def _check_alike(names: Sequence[str], tensors: Sequence[Tensor | None]) -> None:
     """Raise ConfigError unless all tensors have the device and type of the first, float32 or float64."""
     first = tensors[0]
@@ -295,6 +323,10 @@ def _check_alike(names: Sequence[str], tensors: Sequence[Tensor | None]) -> None
 def _allocate(like: Tensor, shape: Shape) -> Tensor:
     """Allocate an output of a kernel, which overwrites all of it."""
     return like.new_empty(shape)
+
+
+def _any_values(tensors: Sequence[Tensor]) -> bool:
+    return any(tensor.numel() for tensor in tensors)
 
 
 def _contiguous(tensors: Sequence[Tensor | None]) -> list[Any]:

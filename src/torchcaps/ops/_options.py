@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from torchcaps.errors import ConfigError
 from torchcaps.ops._routing import Routing
 
 
@@ -37,7 +38,13 @@ def decode_options(routing: Routing, text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def _parse(text: str) -> dict[str, Any]:
-    return ast.literal_eval(text)
+    try:
+        options = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        options = None
+    if not isinstance(options, dict):
+        raise ConfigError(f"options: expected the text of a dictionary, got '{text[:80]}'")
+    return options
 
 
 def _is_plain(value: object) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import last_step
 from torchcaps.ops._kernel import Kernel
 from torchcaps.ops._options import decode_options, encode_options, unencodable_option
@@ -107,10 +107,15 @@ class _Task:
         self.names: list[str] = names.split()
         self.routing: Routing = ROUTINGS[name]
         self.options = decode_options(self.routing, options)
-        self.window: Window | None = None
-        if kinds:
-            height, width, rows, columns, stride = window
-            self.window = Window((height, width), (rows, columns), stride, *kinds.split(), offsets=offsets)
+        self.window: Window | None = None if not kinds else _window(self.poses, window, kinds, offsets)
+        if len(self.names) != len(self.tensors):
+            raise ConfigError(f"names: expected {len(self.tensors)}, one per tensor, got '{names}'")
+        _check_devices(self.inputs() if offsets is None else [*self.inputs(), offsets])
+        if self.poses.dim() < 2 or self.weight.dim() < 3:
+            raise ShapeError(
+                "poses: expected [B, I, P] and a weight [J, P, D] or larger, "
+                f"got {tuple(self.poses.shape)} and {tuple(self.weight.shape)}"
+            )
         self.result_dtype = torch.promote_types(self.poses.dtype, self.weight.dtype)
         # 16 bits are computed in 32.
         narrow = self.result_dtype.itemsize < 4
@@ -120,15 +125,17 @@ class _Task:
         """Return all tensors that have a gradient."""
         return [self.poses, self.activations, self.weight, *self.tensors]
 
+    def parent_shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the parents' poses and activations."""
+        grid = [] if self.window is None else self.window.positions
+        matrix = self.window is not None and self.window.pose == "matrix"
+        shape = (len(self.poses), *grid, self.weight.shape[-3])
+        return [(*shape, self.poses.shape[-1] if matrix else self.weight.shape[-1]), shape]
+
     def empty_parents(self) -> tuple[Tensor, Tensor]:
         """Return poses and activations of the parents without values."""
-        grid = [] if self.window is None else self.window.positions
-        size = (
-            self.poses.shape[-1] if self.window is not None and self.window.pose == "matrix" else self.weight.shape[-1]
-        )
-        shape = (len(self.poses), *grid, self.weight.shape[-3])
-        new = functools.partial(self.poses.new_empty, dtype=self.result_dtype)
-        return new((*shape, size)), new(shape)
+        poses, activations = (self.poses.new_empty(shape, dtype=self.result_dtype) for shape in self.parent_shapes())
+        return poses, activations
 
     def pieces(self) -> list[Piece]:
         """Return the pieces of the batch."""
@@ -176,6 +183,27 @@ class _Task:
             return Capsules(last.poses, last.activations)
 
 
+def _window(poses: Tensor, numbers: Sequence[int], kinds: str, offsets: Tensor | None) -> Window:
+    """Return the window of an operator's arguments, over the grid of the poses."""
+    words = kinds.split()
+    if len(numbers) != 5 or len(words) != 2:
+        raise ConfigError(
+            f"window: expected grid, kernel and stride, competition and kind of pose, got {list(numbers)} and '{kinds}'"
+        )
+    height, width, rows, columns, stride = numbers
+    if poses.shape[1:3] != (height, width):
+        raise ShapeError(f"poses: expected a grid {(height, width)}, got {tuple(poses.shape)}")
+    return Window((height, width), (rows, columns), stride, *words, offsets=offsets)  # pyright: ignore[reportArgumentType]
+
+
+def _check_devices(tensors: Sequence[Tensor]) -> None:
+    """Raise ConfigError if some tensors are on meta and others are not: their results would have no values."""
+    first = tensors[0].device
+    for tensor in tensors[1:]:
+        if tensor.device != first and "meta" in (tensor.device.type, first.type):
+            raise ConfigError(f"device: expected all tensors on {first} like poses, got {tensor.device}")
+
+
 class _Vote(torch.autograd.Function):
     """`vote` with a weight [I, J, P, D], whose gradient is added to a given tensor of the same layout."""
 
@@ -221,9 +249,21 @@ def _recording() -> Iterator[None]:
         yield
 
 
-def _backward(grads: list[Tensor], name: str, *args: Any) -> list[Tensor]:
+def _backward_task(grads: list[Tensor], name: str, *args: Any) -> tuple[_Task, list[bool]]:
+    """Return the arguments of the backward operator after a check."""
     *rest, needed = args
     task = _Task(name, rest[:5], rest[5:])
+    _check_devices([task.poses, *grads])
+    given = [tuple(grad.shape) for grad in grads]
+    if given != task.parent_shapes():
+        raise ShapeError(f"grads: expected {task.parent_shapes()}, got {given}")
+    if len(needed) != len(task.inputs()):
+        raise ConfigError(f"needed: expected {len(task.inputs())} values, got {len(needed)}")
+    return task, needed
+
+
+def _backward(grads: list[Tensor], name: str, *args: Any) -> list[Tensor]:
+    task, needed = _backward_task(grads, name, *args)
     inputs = task.inputs()
     inputs[2] = task.prepared_weight()
     # Of each input that needs one, the gradient in the layout of the prepared weight.
@@ -259,11 +299,8 @@ def _backward(grads: list[Tensor], name: str, *args: Any) -> list[Tensor]:
 
 
 def _fake_backward(grads: list[Tensor], name: str, *args: Any) -> list[Tensor]:
-    *rest, needed = args
-    return [
-        tensor.new_empty(tensor.shape if need else 0)
-        for tensor, need in zip(_Task(name, rest[:5], rest[5:]).inputs(), needed, strict=True)
-    ]
+    task, needed = _backward_task(grads, name, *args)
+    return [tensor.new_empty(tensor.shape if need else 0) for tensor, need in zip(task.inputs(), needed, strict=True)]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -15,6 +15,8 @@ from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 
 # The order is that of the enumeration `Squash` in csrc/dense/kernels.h.
 FORMS = get_args(SquashForm)
+# The kernel counts the iterations of its backward pass with 32 bits.
+MAX_ITERS = 2**31 - 1
 
 
 def compute(
@@ -44,8 +46,8 @@ def _check(
 ) -> None:
     check_poses_and_weight(poses, weight)
     check_parent_bias(bias, weight)
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    if not 1 <= iters <= MAX_ITERS:
+        raise ConfigError(f"iters: expected a count from 1 to {MAX_ITERS:,}, got {iters}")
     if squash not in range(len(FORMS)):
         raise ConfigError(f"squash: expected a number below {len(FORMS)}, got {squash}")
 

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops.squash import SquashForm, squash
+from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -87,11 +88,46 @@ def _squash_grad(presquash: Tensor, grad: Tensor) -> Tensor:
     return grad * (length / (1 + square)) + turned * along  # [B, J, D]
 
 
+def _check(poses: Tensor, weight: Tensor, **others: Tensor | None) -> None:
+    """Raise unless the tensors belong together, and the kernel can run on their device in their types."""
+    check_poses_and_weight(poses, weight)
+    for name, tensor in {"poses": poses, "weight": weight, **others}.items():
+        if tensor is None:
+            continue
+        if tensor.device != poses.device:
+            raise ConfigError(f"{name}: expected a tensor on {poses.device} like poses, got {tensor.device}")
+        if tensor.dtype not in _DTYPES:
+            raise ConfigError(f"{name}: expected a floating-point tensor, got {tensor.dtype}")
+
+
+def _check_device(poses: Tensor) -> None:
+    if (reason := unavailable(poses.device, poses.dtype)) is not None:
+        raise ConfigError(f"backend: expected one that is available, got 'triton' ({reason})")
+
+
+def _check_forward(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int) -> None:
+    _check(poses, weight, bias=bias)
+    check_parent_bias(bias, weight)
+    if iters < 1:
+        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+
+
+def _check_backward(grad: Tensor, poses: Tensor, weight: Tensor, presquash: Tensor) -> None:
+    _check(poses, weight, grad=grad, presquash=presquash)
+    out = (poses.shape[0], weight.shape[-3], weight.shape[-1])
+    if grad.shape != out:
+        raise ShapeError(f"grad: expected {out}, got {tuple(grad.shape)}")
+    if presquash.dim() != 4 or presquash.shape[1:] != out or not len(presquash):
+        raise ShapeError(f"presquash: expected {('R', *out)} with R of at least 1, got {tuple(presquash.shape)}")
+
+
 @torch.library.custom_op("torchcaps::dynamic_triton", mutates_args=())
 def _route(
     poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, leaky: bool, through: bool
 ) -> tuple[Tensor, Tensor]:
     """Parents [B, J, D] and the presquash of every iteration [R, B, J, D], all that the backward pass needs."""
+    _check_forward(poses, weight, bias, iters)
+    _check_device(poses)
     kernels = _kernels()
     poses, weight = poses.contiguous(), weight.contiguous()
     dtype = torch.promote_types(poses.dtype, weight.dtype)
@@ -108,6 +144,7 @@ def _route(
 
 @_route.register_fake
 def _(poses, weight, bias, iters, leaky, through):
+    _check_forward(poses, weight, bias, iters)
     dtype = torch.promote_types(poses.dtype, weight.dtype)
     kept = _out_like(poses, weight, iters, dtype=torch.promote_types(dtype, torch.float32))  # [R, B, J, D]
     return _out_like(poses, weight, dtype=dtype), kept
@@ -118,6 +155,8 @@ def _route_backward(
     grad: Tensor, poses: Tensor, weight: Tensor, presquash: Tensor, leaky: bool, through: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of poses, weight and bias from that of the parents [B, J, D]."""
+    _check_backward(grad, poses, weight, presquash)
+    _check_device(poses)
     kernels = _kernels()
     poses, weight = poses.contiguous(), weight.contiguous()
     grad = grad.to(presquash.dtype)
@@ -138,6 +177,7 @@ def _route_backward(
 
 @_route_backward.register_fake
 def _(grad, poses, weight, presquash, leaky, through):
+    _check_backward(grad, poses, weight, presquash)
     return (
         torch.empty_like(poses, memory_format=torch.contiguous_format),
         torch.empty_like(weight, memory_format=torch.contiguous_format),

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
 from torchcaps.ops._gaussian import gaussian_routing
-from torchcaps.ops._grid import dense_grid, window_numbers
+from torchcaps.ops._grid import check_kernel, dense_grid, window_numbers
 from torchcaps.ops._iterations import Background
 from torchcaps.ops.conv import Window
 from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start, check_background, check_em_options
@@ -141,8 +141,10 @@ def _check(
     window: list[int],
     constants: list[float],
 ) -> None:
-    if poses.dim() != 5 or poses.shape[4] != SIDE * SIDE:
-        raise ShapeError(f"poses: expected [B, H, W, I, {SIDE * SIDE}], got {tuple(poses.shape)}")
+    if poses.dim() != 5 or poses.shape[4] != SIDE * SIDE or not poses.shape[3]:
+        raise ShapeError(
+            f"poses: expected [B, H, W, I, {SIDE * SIDE}] with at least one child type, got {tuple(poses.shape)}"
+        )
     _native.check_shape("activations", activations, poses.shape[:4])
     if len(window) != 5 or min(window[:3]) < 1 or window[3] not in (0, 1, 2) or window[4] not in (0, 1):
         raise ConfigError(
@@ -150,8 +152,7 @@ def _check(
             f"got {window}"
         )
     rows, columns = window[:2]
-    if rows > poses.shape[1] or columns > poses.shape[2]:
-        raise ShapeError(f"window: expected a kernel within the grid {tuple(poses.shape[1:3])}, got {(rows, columns)}")
+    check_kernel(poses, (rows, columns))
     check_weight(weight, poses.shape[3], rows * columns)
     _native.check_shape("betas", betas, [3 if betas.shape[:1] == (3,) else 2, weight.shape[1]])
     _native.check_shape("offsets", offsets, [rows * columns, 2])
