@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -80,7 +82,7 @@ def test_router_is_prepared_once() -> None:
     class PreparedOnce(DynamicRouting):
         sizes: tuple[int | None, ...] = ()
 
-        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int, **factory: Any) -> None:
             self.sizes = (*self.sizes, in_caps, out_caps, in_dim, out_dim)
 
     for in_caps in (6, None):

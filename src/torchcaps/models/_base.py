@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch import Generator, Tensor, nn
@@ -11,6 +12,18 @@ from torchcaps.nn import CapsLinear, Router, mask_capsules
 from torchcaps.types import Capsules, Trace
 
 ImageShape = tuple[int, int, int]
+
+
+class ModelSpec(NamedTuple):
+    """Name and options that `create_model` made a model with.
+
+    Args:
+        name: Registered name of the model.
+        options: Options of the model.
+    """
+
+    name: str
+    options: Mapping[str, Any]
 
 
 class Grid(NamedTuple):
@@ -83,6 +96,7 @@ class ImageModel(nn.Module):
             fitted.
         freeze: Number of epochs in which `stem` is not trained.
         stem_lr: Learning rate of `stem`, or None for that of the rest.
+        spec: Name and options of a model that `create_model` made; None for others.
 
     Shape:
         images [B, C, H, W] with values in [0, 1]; returns poses [B, J, D] and activations [B, J].
@@ -112,6 +126,7 @@ class ImageModel(nn.Module):
     temperature: float | None = None
     freeze: int = 0
     stem_lr: float | None = None
+    spec: ModelSpec | None = None
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()
@@ -150,6 +165,69 @@ class ImageModel(nn.Module):
             The class capsules.
         """
         return self.head(self.features(images))
+
+    def reset_parameters(self) -> None:
+        """Give all weights new initial values, in place; sharded weights (DTensor) too.
+
+        Example:
+            >>> import torch
+            >>> from torchcaps.models import create_model
+            >>> model = create_model("capsnet_small", device="meta").to_empty(device="cpu")
+            >>> model.reset_parameters()
+            >>> bool(model(torch.rand(1, 1, 28, 28)).activations.isfinite().all())
+            True
+        """
+        for child in self.children():
+            # Inner modules first: an outer one may set their weights in its own way.
+            child.apply(_reset)
+
+    def reset_classes(self, num_classes: int) -> list[str]:
+        """Give the model another number of classes, in place.
+
+        Weights whose size depends on the number of classes, and the decoder, get new values; all others are kept. The
+        temperature is forgotten. Make optimisers after this call.
+
+        Args:
+            num_classes: New number of classes; the present one gives the classes new weights.
+
+        Returns:
+            Names of the parts of the model with new weights.
+
+        Raises:
+            ConfigError: If `num_classes` is less than 1, the model has no classes, or `create_model` did not make it.
+
+        Example:
+            >>> from torchcaps.models import create_model
+            >>> model = create_model("capsnet_small")
+            >>> model.reset_classes(3), model.num_classes
+            (['head', 'decoder'], 3)
+        """
+        if not self.is_classifier:
+            raise ConfigError(f"reset_classes: expected a classifier, got {type(self).__name__}")
+        if self.spec is None:
+            raise ConfigError(
+                f"reset_classes: expected a model made by create_model, got a {type(self).__name__} "
+                "(assign a new module to its head)"
+            )
+        check_sizes(self.image_shape, num_classes)
+        from torchcaps.models._create import make_model
+
+        weight = next(self.parameters())
+        # What differs from a model with one more class depends on the number of classes.
+        new, more = (make_model(self.spec, self.image_shape, count) for count in (num_classes, num_classes + 1))
+        sizes = {name: tensor.shape for name, tensor in more.state_dict().items()}
+        entries = new.to(weight).state_dict()
+        kept = {
+            name: tensor
+            for name, tensor in self.state_dict().items()
+            if entries[name].shape == sizes[name] and not name.startswith("decoder.")
+        }
+        new.load_state_dict(kept, strict=False)
+        parts = list(dict.fromkeys(name.partition(".")[0] for name in entries if name not in kept))
+        for part in parts:
+            setattr(self, part, getattr(new, part).train(self.training))
+        self.num_classes, self.temperature = num_classes, None
+        return parts
 
     @property
     def class_router(self) -> Router | None:
@@ -245,6 +323,11 @@ class ImageModel(nn.Module):
             raise ShapeError(
                 f"images: expected [B, {', '.join(map(str, self.image_shape))}], got {tuple(images.shape)}"
             )
+
+
+def _reset(module: nn.Module) -> None:
+    if hasattr(module, "reset_parameters"):
+        module.reset_parameters()  # pyright: ignore[reportCallIssue]
 
 
 class RoutedModel(ImageModel):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+import torch
+
 from torchcaps._registry import Registry, check_options
-from torchcaps.models._base import ImageModel, ImageShape, check_sizes
-from torchcaps.models._weights import load_matching, load_weights
+from torchcaps.errors import ConfigError
+from torchcaps.models._base import ImageModel, ImageShape, ModelSpec, check_sizes
+from torchcaps.models._weights import load_weights
 from torchcaps.models.pretrained import card_for
+from torchcaps.nn import Router
 
 ModelFactory = Callable[..., ImageModel]
 MODELS: Registry[ModelFactory] = Registry("model")
@@ -60,6 +66,8 @@ def create_model(
     num_classes: int | None = None,
     *,
     pretrained: str | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
     **options: Any,
 ) -> ImageModel:
     """Create a model by name.
@@ -72,6 +80,9 @@ def create_model(
             model were trained on. The model is then in evaluation mode, with the sizes and options of the weights. With
             another `num_classes`, what depends on the classes (head and decoder) starts with new weights, and a warning
             says so.
+        device: Device of the weights. On "meta" they have no memory: call `to_empty` and `reset_parameters`, or
+            `load_state_dict`.
+        dtype: Floating-point type of the weights.
         **options: Keyword arguments of the model's factory.
 
     Returns:
@@ -79,34 +90,74 @@ def create_model(
 
     Raises:
         UnknownNameError: If the model or the weights are unknown.
-        ConfigError: If an option is unknown, or contradicts the pretrained weights.
+        ConfigError: If an option is unknown, contradicts the pretrained weights, or device or type is unsuitable.
         ShapeError: If the model cannot process images of this shape.
 
     Example:
         >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
         5
     """
-    factory = MODELS[name]
-    parameters = inspect.signature(factory).parameters
+    parameters = inspect.signature(MODELS[name]).parameters
     defaults = {key: option.default for key, option in parameters.items() if key not in ("image_shape", "num_classes")}
     check_options(options, defaults, f"model '{name}'")
+    place = _check_place(device, dtype)
     if pretrained is not None:
         card = card_for(name, pretrained)
         card.check(name, image_shape, options, defaults)
-        classes = card.num_classes if num_classes is None else num_classes
-        check_sizes(card.image_shape, classes)
-        model = factory(card.image_shape, classes, **card.options)
-        if classes == card.num_classes:
-            return load_weights(model, card.weights).eval()
-        new = load_matching(model, card.weights, skip="decoder.")
-        warnings.warn(
-            f"pretrained '{card.name}': {classes} classes instead of {card.num_classes}; "
-            f"new weights for {', '.join(new)}",
-            stacklevel=2,
-        )
-        return model.eval()
+        if place is not None and place.type == "meta":
+            raise ConfigError("device: expected one with memory for pretrained weights, got 'meta'")
+        # Before the weights are read, so that the message names the argument.
+        check_sizes(card.image_shape, card.num_classes if num_classes is None else num_classes)
+        model = _place(ModelSpec(name, card.options), card.image_shape, card.num_classes, place, dtype)
+        load_weights(model, card.weights).eval()
+        if num_classes not in (None, card.num_classes):
+            new = model.reset_classes(num_classes)
+            warnings.warn(
+                f"pretrained '{card.name}': {num_classes} classes instead of {card.num_classes}; "
+                f"new weights for {', '.join(new)}",
+                stacklevel=2,
+            )
+        return model
     image_shape = (1, 28, 28) if image_shape is None else image_shape
     num_classes = 10 if num_classes is None else num_classes
     # Before the factory computes with the sizes, so that the message names the argument.
     check_sizes(image_shape, num_classes)
-    return factory(image_shape, num_classes, **options)
+    return _place(ModelSpec(name, options), image_shape, num_classes, place, dtype)
+
+
+def make_model(spec: ModelSpec, image_shape: ImageShape, num_classes: int) -> ImageModel:
+    """Make a model with new weights, which remembers its name and options.
+
+    Args:
+        spec: Name and options.
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+
+    Returns:
+        The model.
+    """
+    # A router belongs to one layer, and a second model needs another.
+    own = {key: copy.deepcopy(value) if isinstance(value, Router) else value for key, value in spec.options.items()}
+    model = MODELS[spec.name](image_shape, num_classes, **spec.options)
+    # The weights of a trained model hold those of its backbone: the file that it started from may be gone.
+    own.pop("weights", None)
+    model.spec = ModelSpec(spec.name, own)
+    return model
+
+
+def _check_place(device: torch.device | str | None, dtype: torch.dtype | None) -> torch.device | None:
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ConfigError(f"dtype: expected a floating-point type, got {dtype}")
+    try:
+        return None if device is None else torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(f"device: expected a device of torch, got {device!r} ({error})") from None
+
+
+def _place(
+    spec: ModelSpec, image_shape: ImageShape, num_classes: int, device: torch.device | None, dtype: torch.dtype | None
+) -> ImageModel:
+    with nullcontext() if device is None else device:
+        model = make_model(spec, image_shape, num_classes)
+    # A backbone that was given as a module has a device and a type of its own.
+    return model if device is None and dtype is None else model.to(device=device, dtype=dtype)

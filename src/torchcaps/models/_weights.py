@@ -124,29 +124,6 @@ def check_weights(model: nn.Module, path: str | Path) -> None:
         raise CheckpointError(f"weights: expected the weights of {type(model).__name__}, got '{path}' ({shown})")
 
 
-def load_matching(model: nn.Module, path: str | Path, *, skip: str) -> list[str]:
-    """Load the weights of a file whose names and shapes are those of a model, and leave the others as they are.
-
-    Args:
-        model: The model, which is changed in place.
-        path: A safetensors file.
-        skip: Prefix of names that are not loaded.
-
-    Returns:
-        The parts of the model that have entries which were not loaded.
-    """
-    own = model.state_dict()
-    with _opened(path) as file:
-        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    fitting = {
-        name: tensor
-        for name, tensor in state.items()
-        if name in own and own[name].shape == tensor.shape and not name.startswith(skip)
-    }
-    model.load_state_dict(fitting, strict=False)
-    return list(dict.fromkeys(name.partition(".")[0] for name in own if name not in fitting))
-
-
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """Return what `save_weights` wrote into the metadata of a file, empty if there is nothing.
 

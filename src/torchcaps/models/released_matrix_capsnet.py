@@ -64,11 +64,15 @@ class ReleasedMatrixCapsNet(MatrixCapsNet):
         self.fast = fast
         self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1], bias=False, activation_offset=-1.0)
         self.head.offset_values = _offsets(image_shape)
-        self.reset_parameters()
+        self._draw_weights()
+
+    def reset_parameters(self) -> None:
+        """Give all weights new initial values, drawn as the program does."""
+        super().reset_parameters()
+        self._draw_weights()
 
     @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Draw all weights as the program does."""
+    def _draw_weights(self) -> None:
         caps = FAST_CAPS_STD if self.fast else CAPS_STD
         conv = self.stem[1]
         assert isinstance(conv, nn.Conv2d)

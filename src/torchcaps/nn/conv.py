@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,8 @@ class GridCaps(nn.Module):
         pose: PoseKind,
         routing: RoutingSpec | None,
         backend: str,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
         check_positive(in_caps=in_caps, out_caps=out_caps)
@@ -79,8 +82,10 @@ class GridCaps(nn.Module):
         self.backend = backend
         # Without a number of places all of them share the weight of one.
         children = in_caps if places is None else places * in_caps
-        self.routing.prepare(None if places is None else children, out_caps, *dims)
-        self.weight = nn.Parameter(torch.empty(children, out_caps, *vote_shape(pose, *dims)))  # [K*K*I, J, p, p]
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.routing.prepare(None if places is None else children, out_caps, *dims, **factory)
+        shape = (children, out_caps, *vote_shape(pose, *dims))
+        self.weight = nn.Parameter(torch.empty(shape, **factory))  # [K*K*I, J, p, p]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -152,6 +157,8 @@ class CapsConv2d(GridCaps):
         routing: A router, its name, or a table with its name and options. Default: EM routing with 3 iterations.
         competition: Parents that compete for a child; see `ops.Window`.
         backend: As in `CapsLinear`.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         children: poses [B, H, W, in_caps, in_dim], activations [B, H, W, in_caps]; returns poses
@@ -178,9 +185,21 @@ class CapsConv2d(GridCaps):
         routing: RoutingSpec | None = None,
         competition: Competition = "global",
         backend: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-        super().__init__(in_caps, out_caps, size[0] * size[1], dims=dims, pose=pose, routing=routing, backend=backend)
+        super().__init__(
+            in_caps,
+            out_caps,
+            size[0] * size[1],
+            dims=dims,
+            pose=pose,
+            routing=routing,
+            backend=backend,
+            device=device,
+            dtype=dtype,
+        )
         self.kernel_size: Size = size
         self.stride = stride
         self.competition: Competition = competition
@@ -212,6 +231,8 @@ class ClassCaps(GridCaps):
         centres: Rows and columns of the children in the image (`ops.receptive_centres`, or these times a factor).
             Without them the grid may have any size.
         backend: As in `CapsLinear`.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         children: poses [B, H, W, in_caps, in_dim], activations [B, H, W, in_caps]; centres: [H] and [W]; returns poses
@@ -236,8 +257,20 @@ class ClassCaps(GridCaps):
         routing: RoutingSpec | None = None,
         centres: tuple[Sequence[float], Sequence[float]] | None = None,
         backend: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_caps, out_caps, None, dims=dims, pose=pose, routing=routing, backend=backend)
+        super().__init__(
+            in_caps,
+            out_caps,
+            None,
+            dims=dims,
+            pose=pose,
+            routing=routing,
+            backend=backend,
+            device=device,
+            dtype=dtype,
+        )
         self.grid = None if centres is None else (len(centres[0]), len(centres[1]))
         # Numbers instead of a buffer: they survive `to_empty`, and a state_dict does not need them.
         self.offset_values = None if centres is None else [list(pair) for pair in itertools.product(*centres)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps._registry import Registry
@@ -22,6 +24,8 @@ class MLPDecoder(nn.Module):
         dim: Pose size D.
         image_shape: Channels, height and width of the images.
         hidden: Sizes of the hidden layers.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
@@ -33,14 +37,22 @@ class MLPDecoder(nn.Module):
     """
 
     def __init__(
-        self, num_classes: int, dim: int, image_shape: tuple[int, int, int], hidden: tuple[int, ...] = (512, 1024)
+        self,
+        num_classes: int,
+        dim: int,
+        image_shape: tuple[int, int, int],
+        hidden: tuple[int, ...] = (512, 1024),
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         sizes = [num_classes * dim, *hidden, math.prod(image_shape)]
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(sizes[:-1]):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-        layers += [nn.Linear(sizes[-2], sizes[-1]), nn.Sigmoid(), nn.Unflatten(1, image_shape)]
+            layers += [nn.Linear(before, after, **factory), nn.ReLU()]
+        layers += [nn.Linear(sizes[-2], sizes[-1], **factory), nn.Sigmoid(), nn.Unflatten(1, image_shape)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, poses: Tensor) -> Tensor:
@@ -70,6 +82,8 @@ class DeconvDecoder(nn.Module):
         dim: Pose size D.
         image_shape: Channels, height and width of the images.
         channels: Channels of the three maps.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
@@ -89,23 +103,27 @@ class DeconvDecoder(nn.Module):
         dim: int,
         image_shape: tuple[int, int, int],
         channels: tuple[int, int, int] = (16, 16, 8),
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         depth, height, width = image_shape
         if len(channels) != 3:
             raise ConfigError(f"channels: expected three counts, got {channels} ({len(channels)})")
         self.image_shape = image_shape
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         grid = (channels[0], math.ceil(height / 4), math.ceil(width / 4))
         self.layers = nn.Sequential(
             nn.Flatten(),
-            nn.Linear(num_classes * dim, math.prod(grid)),
+            nn.Linear(num_classes * dim, math.prod(grid), **factory),
             nn.ReLU(),
             nn.Unflatten(1, grid),
-            nn.ConvTranspose2d(channels[0], channels[1], 4, stride=2, padding=1),
+            nn.ConvTranspose2d(channels[0], channels[1], 4, stride=2, padding=1, **factory),
             nn.ReLU(),
-            nn.ConvTranspose2d(channels[1], channels[2], 4, stride=2, padding=1),
+            nn.ConvTranspose2d(channels[1], channels[2], 4, stride=2, padding=1, **factory),
             nn.ReLU(),
-            nn.Conv2d(channels[2], depth, 3, padding=1),
+            nn.Conv2d(channels[2], depth, 3, padding=1, **factory),
             nn.Sigmoid(),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ class FeatureCaps(nn.Module):
         pool: `attention` or `none`.
         dropout: Probability that a capsule is dropped in training: pose and activation are 0.
         activations: Compute activations apart from poses, for routers that read them.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         features: [B, C, H, W], [B, N, C] or [B, C]; mask: [B, N]; returns poses [B, caps, dim] with pooling, else
@@ -56,6 +58,8 @@ class FeatureCaps(nn.Module):
         pool: Pool = "attention",
         dropout: float = 0.0,
         activations: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(in_features=in_features, caps=caps, dim=dim)
@@ -67,10 +71,11 @@ class FeatureCaps(nn.Module):
         self.dim = dim
         self.pool: Pool = pool
         self.dropout = dropout
-        self.norm = nn.LayerNorm(in_features)
-        self.poses = nn.Linear(in_features, caps * dim)
-        self.attention = nn.Linear(in_features, caps) if pool == "attention" else None
-        self.activations = nn.Linear(in_features, caps) if activations else None
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm = nn.LayerNorm(in_features, **factory)
+        self.poses = nn.Linear(in_features, caps * dim, **factory)
+        self.attention = nn.Linear(in_features, caps, **factory) if pool == "attention" else None
+        self.activations = nn.Linear(in_features, caps, **factory) if activations else None
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Capsules:
         """Compute the capsules.
@@ -172,6 +177,8 @@ class SharedCaps(CapsLinear):
         out_dim: Pose size of the parents.
         routing: As in `CapsLinear`.
         bias: As in `CapsLinear`.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         children: poses [B, H, W, in_caps, in_dim] or [B, N * in_caps, in_dim]; returns poses [B, out_caps, out_dim].
@@ -191,12 +198,15 @@ class SharedCaps(CapsLinear):
         *,
         routing: RoutingSpec | None = None,
         bias: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         check_positive(in_caps=in_caps)
         # With a free number of children a router has parameters that all children share.
-        super().__init__(None, out_caps, in_dim, out_dim, routing=routing, bias=bias)
+        super().__init__(None, out_caps, in_dim, out_dim, routing=routing, bias=bias, device=device, dtype=dtype)
         self.in_caps = in_caps
-        self.weight = nn.Parameter(torch.empty(in_caps, out_caps, in_dim, out_dim))  # [types, J, P, D]
+        shape = (in_caps, out_caps, in_dim, out_dim)
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))  # [types, J, P, D]
         self.reset_parameters()
 
     def _matrices(self, children: Capsules) -> Tensor:
@@ -225,6 +235,8 @@ class CapsHead(nn.Module):
         routing: A router, its name, or a table with its name and options.
         pool: `attention` or `none`; see `FeatureCaps`.
         dropout: Probability that a primary capsule is dropped in training.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Attributes:
         primary: From features to primary capsules.
@@ -256,14 +268,17 @@ class CapsHead(nn.Module):
         routing: RoutingSpec = "dynamic",
         pool: Pool = "attention",
         dropout: float = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         router = make_router(routing)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.primary = FeatureCaps(
-            in_features, caps, dim, pool=pool, dropout=dropout, activations=router.reads_activations
+            in_features, caps, dim, pool=pool, dropout=dropout, activations=router.reads_activations, **factory
         )
         layer = CapsLinear if pool == "attention" else SharedCaps
-        self.classes = layer(caps, num_classes, dim, class_dim, routing=router, bias=router.takes_bias)
+        self.classes = layer(caps, num_classes, dim, class_dim, routing=router, bias=router.takes_bias, **factory)
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> Capsules:
         """Compute the class capsules.

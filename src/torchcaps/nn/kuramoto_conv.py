@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ class KuramotoConv2d(nn.Module):
         kernel_size: Odd size of the convolution's kernel.
         iters: Number of iterations.
         step: Step size.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         stimulus: [B, C*dim, H, W]; returns states of the same shape.
@@ -45,7 +48,17 @@ class KuramotoConv2d(nn.Module):
         torch.Size([2, 16, 14, 14])
     """
 
-    def __init__(self, channels: int, dim: int = 2, kernel_size: int = 3, *, iters: int = 3, step: float = 1.0) -> None:
+    def __init__(
+        self,
+        channels: int,
+        dim: int = 2,
+        kernel_size: int = 3,
+        *,
+        iters: int = 3,
+        step: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if dim < 2:
             raise ConfigError(f"dim: expected at least 2, since an oscillator has to turn, got {dim}")
@@ -60,10 +73,11 @@ class KuramotoConv2d(nn.Module):
         self.iters = iters
         self.step = step
         size = channels * dim
-        self.coupling = nn.Conv2d(size, size, kernel_size, padding=kernel_size // 2, bias=False)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.coupling = nn.Conv2d(size, size, kernel_size, padding=kernel_size // 2, bias=False, **factory)
         upper = torch.triu_indices(dim, dim, 1, device="cpu")  # [2, dim*(dim-1)/2]
-        self.frequency = nn.Parameter(torch.empty(channels, upper.shape[1]))
-        self.start = nn.Parameter(torch.empty(channels, dim))
+        self.frequency = nn.Parameter(torch.empty(channels, upper.shape[1], **factory))
+        self.start = nn.Parameter(torch.empty(channels, dim, **factory))
         self.upper: list[list[int]] = upper.tolist()
         self.reset_parameters()
 
@@ -146,6 +160,8 @@ class KuramotoReadout(nn.Module):
         channels: Number of oscillators C at a position.
         dim: Dimensions of an oscillator.
         out_channels: Number of mixtures.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         states: [B, C*dim, H, W]; returns features [B, out_channels, H, W].
@@ -155,10 +171,18 @@ class KuramotoReadout(nn.Module):
         torch.Size([2, 12, 14, 14])
     """
 
-    def __init__(self, channels: int, dim: int, out_channels: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        dim: int,
+        out_channels: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.dim = dim
-        self.mix = nn.Conv2d(channels * dim, out_channels * dim, 1)
+        self.mix = nn.Conv2d(channels * dim, out_channels * dim, 1, device=device, dtype=dtype)
 
     def forward(self, states: Tensor) -> Tensor:
         """Return the lengths of linear mixtures of oscillators.

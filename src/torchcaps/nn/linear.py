@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +31,8 @@ class CapsLinear(nn.Module):
         backend: Implementation of the routing. `auto` takes the fastest one that is available and supports the case;
             `reference` is the definition; `cpu`, `triton` and `recompute` name a kernel. Under `torch.func`,
             forward-mode derivatives and export `auto` takes the reference.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         children: poses [B, in_caps, in_dim], activations [B, in_caps], or a grid of them; returns poses
@@ -53,6 +57,8 @@ class CapsLinear(nn.Module):
         routing: RoutingSpec | None = None,
         bias: bool = False,
         backend: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(in_caps=1 if in_caps is None else in_caps, out_caps=out_caps, in_dim=in_dim, out_dim=out_dim)
@@ -62,10 +68,11 @@ class CapsLinear(nn.Module):
             raise ConfigError(f"bias: expected False with {type(self.routing).__name__}, got True (it takes no bias)")
         self.routing.contract.check_backend(backend)
         self.backend = backend
-        self.routing.prepare(in_caps, out_caps, in_dim, out_dim)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.routing.prepare(in_caps, out_caps, in_dim, out_dim, **factory)
         shape = (out_caps, in_dim, out_dim) if in_caps is None else (in_caps, out_caps, in_dim, out_dim)
-        self.weight = nn.Parameter(torch.empty(shape))  # [I, J, P, D]
-        self.bias = nn.Parameter(torch.empty(out_caps, out_dim)) if bias else None  # [J, D]
+        self.weight = nn.Parameter(torch.empty(shape, **factory))  # [I, J, P, D]
+        self.bias = nn.Parameter(torch.empty(out_caps, out_dim, **factory)) if bias else None  # [J, D]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -25,6 +25,8 @@ class PrimaryCaps2d(nn.Module):
         kernel_size: Size of the convolution's kernel.
         stride: Stride of the convolution.
         squash: Form of the squash; see `ops.squash`.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         features: [B, C, H, W]; returns poses [B, H', W', caps, dim], activations [B, H', W', caps].
@@ -46,6 +48,8 @@ class PrimaryCaps2d(nn.Module):
         stride: int = 2,
         *,
         squash: SquashForm = "standard",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_squash(squash)
@@ -53,7 +57,7 @@ class PrimaryCaps2d(nn.Module):
         self.caps = caps
         self.dim = dim
         self.squash: SquashForm = squash
-        self.conv = nn.Conv2d(in_channels, caps * dim, kernel_size, stride)
+        self.conv = nn.Conv2d(in_channels, caps * dim, kernel_size, stride, device=device, dtype=dtype)
 
     def forward(self, features: Tensor) -> Capsules:
         """Compute the capsules of feature maps.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ShapeError
@@ -23,6 +26,8 @@ class PrimaryMatrixCaps2d(nn.Module):
         stride: Stride of the convolutions.
         bias: Learn biases.
         activation_offset: Added to the logits of the activations.
+        device: Device of the parameters.
+        dtype: Type of the parameters.
 
     Shape:
         features: [B, C, H, W]; returns poses [B, H', W', caps, dim], activations [B, H', W', caps].
@@ -46,11 +51,14 @@ class PrimaryMatrixCaps2d(nn.Module):
         *,
         bias: bool = True,
         activation_offset: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(in_channels=in_channels, caps=caps, dim=dim)
-        self.poses = nn.Conv2d(in_channels, caps * dim, kernel_size, stride, bias=bias)
-        self.activations = nn.Conv2d(in_channels, caps, kernel_size, stride, bias=bias)
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        self.poses = nn.Conv2d(in_channels, caps * dim, kernel_size, stride, **options)
+        self.activations = nn.Conv2d(in_channels, caps, kernel_size, stride, **options)
         self.dim = dim
         self.activation_offset = activation_offset
 

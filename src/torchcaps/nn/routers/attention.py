@@ -51,15 +51,24 @@ class AttentionRouting(Router):
         self.gain: nn.Parameter | None = None  # [D]
         self.offset: nn.Parameter | None = None  # [D]
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.gain)
         if out_dim < 2:
             raise ConfigError(
                 f"out_dim: expected at least 2 with {type(self).__name__}, got {out_dim} "
                 "(layer normalisation makes 0 of a single number); use more dimensions, or kmeans or dynamic routing"
             )
-        self.gain = nn.Parameter(torch.empty(out_dim))
-        self.offset = nn.Parameter(torch.empty(out_dim))
+        self.gain = nn.Parameter(torch.empty(out_dim, device=device, dtype=dtype))
+        self.offset = nn.Parameter(torch.empty(out_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

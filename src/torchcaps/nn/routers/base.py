@@ -6,6 +6,7 @@ import copy
 import inspect
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps import ops
@@ -96,7 +97,16 @@ class Router(nn.Module):
         """Whether the routing reads the children's activations. Otherwise the length of a vote is its presence."""
         return self.contract.reads_activations
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         """Create the parameters of the router; the layer that receives it calls this once.
 
         Args:
@@ -104,6 +114,8 @@ class Router(nn.Module):
             out_caps: Number of parents.
             in_dim: Pose size of the children.
             out_dim: Pose size of the parents.
+            device: Device of the parameters.
+            dtype: Type of the parameters.
 
         Raises:
             ConfigError: If the router has its parameters already.

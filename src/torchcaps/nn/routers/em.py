@@ -165,22 +165,33 @@ class EMRouting(Router):
             router.released_variant = "fast" if fast else "default"
         return router
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.beta_u)
         self.out_dim = out_dim
-        self.beta_u = nn.Parameter(torch.empty(out_caps))
-        self.beta_a = nn.Parameter(torch.empty(out_caps))
+        self.beta_u = nn.Parameter(torch.empty(out_caps, device=device, dtype=dtype))
+        self.beta_a = nn.Parameter(torch.empty(out_caps, device=device, dtype=dtype))
         if self.learn_background:
-            self.background = nn.Parameter(torch.empty(()))
+            self.background = nn.Parameter(torch.empty((), device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set the betas and a learned background to their initial values."""
+        if self.beta_u is None or self.beta_a is None:
+            return
         beta_a = self.beta_a_init
         if beta_a == "floor":
             beta_a = FILL * self.out_dim * (self.beta_u_init + 0.5 * math.log(self.variance_floor))
-        nn.init.constant_(prepared(self.beta_u), self.beta_u_init)
-        nn.init.constant_(prepared(self.beta_a), beta_a)
+        nn.init.constant_(self.beta_u, self.beta_u_init)
+        nn.init.constant_(self.beta_a, beta_a)
         if self.background is not None:
             nn.init.constant_(self.background, cast(float, self.background_init))
 

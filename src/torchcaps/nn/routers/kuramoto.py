@@ -55,9 +55,18 @@ class KuramotoRouting(Router):
         self.squash: SquashForm = squash
         self.omega: nn.Parameter | None = None  # [J, D, D]
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.omega)
-        self.omega = nn.Parameter(torch.empty(out_caps, out_dim, out_dim))
+        self.omega = nn.Parameter(torch.empty(out_caps, out_dim, out_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -46,9 +46,18 @@ class SelfAttentionRouting(Router):
         self.squash: SquashForm = squash
         self.prior: nn.Parameter | None = None  # [I, J]
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.prior)
-        self.prior = nn.Parameter(torch.empty(1 if in_caps is None else in_caps, out_caps))
+        self.prior = nn.Parameter(torch.empty(1 if in_caps is None else in_caps, out_caps, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -43,11 +43,20 @@ class SelfRouting(Router):
         self.route_weight: nn.Parameter | None = None  # [I, J, P]
         self.route_bias: nn.Parameter | None = None  # [I, J]
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.route_weight)
         shape = (out_caps,) if in_caps is None else (in_caps, out_caps)
-        self.route_weight = nn.Parameter(torch.empty(*shape, in_dim))
-        self.route_bias = nn.Parameter(torch.empty(shape))
+        self.route_weight = nn.Parameter(torch.empty(*shape, in_dim, device=device, dtype=dtype))
+        self.route_bias = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -65,11 +65,20 @@ class VariationalRouting(Router):
         self.beta_u: nn.Parameter | None = None  # [J]
         self.beta_a: nn.Parameter | None = None  # [J]
 
-    def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+    def prepare(
+        self,
+        in_caps: int | None,
+        out_caps: int,
+        in_dim: int,
+        out_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         check_unprepared(self.beta_u)
         self._first_beta_u = -self.prior.entropy(out_dim)
-        self.beta_u = nn.Parameter(torch.empty(out_caps))
-        self.beta_a = nn.Parameter(torch.empty(out_caps))
+        self.beta_u = nn.Parameter(torch.empty(out_caps, device=device, dtype=dtype))
+        self.beta_a = nn.Parameter(torch.empty(out_caps, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
