@@ -120,6 +120,40 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         file.write(content)
 
 
+def create_text(path: str | Path, text: str) -> bool:
+    """Create a file with a text in UTF-8, unless there is one: of several processes or hosts, one succeeds.
+
+    A crash may leave the file without its content. Exclusive creation is atomic on network file systems too.
+
+    Args:
+        path: The file.
+        text: Its content.
+
+    Returns:
+        Whether this call created the file.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> create_text(file, "first"), create_text(file, "second"), file.read_text()
+        (True, False, 'first')
+    """
+    path = Path(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    with naming(path), os.fdopen(descriptor, "wb") as file:
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
+        sync_folder(path.parent)
+    return True
+
+
 def write_figure(path: str | Path, figure: Any, **options: Any) -> None:
     """Replace a file by a figure of Matplotlib, in the format of its suffix.
 

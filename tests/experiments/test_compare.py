@@ -19,6 +19,7 @@ from torchcaps.experiments import (
     read_json,
 )
 from torchcaps.experiments.compare import with_router
+from torchcaps.experiments.grid import CLAIMS
 from torchcaps.nn import ROUTERS, DynamicRouting
 from torchcaps.train import Run
 from torchcaps.train._callback import RunCallback
@@ -50,7 +51,7 @@ def test_every_router_and_seed_is_a_run(recipe, tmp_path):
     reporter, out = ListReporter(), tmp_path / "out"
     result = compare(recipe("seed=4"), out, routers=TWO, seeds=2, reporter=reporter)
     assert reporter.texts == ["1/4  dynamic, seed 4", "2/4  em, seed 4", "3/4  dynamic, seed 5", "4/4  em, seed 5"]
-    folders = sorted(path.name for path in out.iterdir() if path.is_dir())
+    folders = sorted(path.name for path in out.iterdir() if path.is_dir() and path.name != CLAIMS)
     assert folders == ["dynamic-seed4", "dynamic-seed5", "em-seed4", "em-seed5"]
     run = Run.open(out / "em-seed5")
     assert (run.recipe.seed, run.recipe.model.options["routing"]["name"]) == (5, "em")
@@ -117,7 +118,7 @@ def test_stop_and_resume(recipe, tmp_path, monkeypatch):
 
 def test_failing_router_is_reported(recipe, tmp_path, monkeypatch):
     class Unfit(DynamicRouting):
-        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int) -> None:
+        def prepare(self, in_caps: int | None, out_caps: int, in_dim: int, out_dim: int, **factory: Any) -> None:
             raise ConfigError("in_caps: expected at most 7 children, got more")
 
     class Broken(DynamicRouting):

@@ -1,11 +1,14 @@
 """Experiments of many runs: comparisons of routers and reproductions of published tables and figures."""
 
+import torchcaps._needs_train  # noqa: F401
 from torchcaps.experiments._json import read_json, write_json
+from torchcaps.experiments.claims import Claim, Claims, ClaimState
 from torchcaps.experiments.compare import compare
 from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
-from torchcaps.experiments.grid import PlannedRun, Reporter, RunOutcome, SilentReporter, run_grid
+from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
 from torchcaps.experiments.metrics import METRICS, Metric
+from torchcaps.experiments.reporter import Reporter, SilentReporter
 from torchcaps.experiments.reproduce import reproduce
 from torchcaps.experiments.reproduction_report import write_reproduction_report
 from torchcaps.experiments.reproduction_result import (
@@ -31,6 +34,9 @@ from torchcaps.experiments.statistics import Statistic, format_statistic, summar
 
 __all__ = [
     "METRICS",
+    "Claim",
+    "ClaimState",
+    "Claims",
     "Comparison",
     "FigureFile",
     "Metric",

@@ -15,7 +15,8 @@ from torchcaps.errors import ConfigError
 from torchcaps.experiments._json import write_json
 from torchcaps.experiments.compare_metrics import measure_run
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRun, summarize_router
-from torchcaps.experiments.grid import SILENT, PlannedRun, Reporter, run_grid
+from torchcaps.experiments.grid import PlannedRun, run_grid
+from torchcaps.experiments.reporter import SILENT, Reporter
 from torchcaps.models import MODELS
 from torchcaps.nn import ROUTERS
 from torchcaps.train import Recipe, Run
@@ -30,12 +31,14 @@ def compare(
     controls: Sequence[str] = (),
     seeds: int = 3,
     tests: Sequence[str] = (),
+    wait: bool = True,
     reporter: Reporter = SILENT,
 ) -> Comparison:
     """Train the network of a recipe with each router and seed, and measure the runs.
 
-    Each run has its own folder. Finished runs are not repeated, interrupted ones are resumed. `compare.json` is
-    written after each run. Options of the recipe's router are passed to the routers that accept them.
+    Each run has its own folder. Finished runs are not repeated, interrupted ones are resumed. Several processes with
+    the same folder share the runs, on one host or several (`run_grid`). `compare.json` is written after each run.
+    Options of the recipe's router are passed to the routers that accept them.
 
     Args:
         recipe: The recipe of all runs.
@@ -45,6 +48,7 @@ def compare(
             recipe's model that they accept.
         seeds: Number of runs of each router, counted from the seed of the recipe.
         tests: Further test data, as `NAME key=value`.
+        wait: Whether to wait for the runs of other processes, and to take over those of killed ones.
         reporter: Receives the progress.
 
     Returns:
@@ -79,12 +83,12 @@ def compare(
     def measure(run: Run) -> RouterMetrics:
         return measure_run(run, data, memory=run.recipe.seed == recipe.seed)
 
-    runs: dict[str, list[RouterRun]] = {name: [] for name in (*names, *controls)}
+    runs: dict[str, dict[int, RouterRun]] = {name: {} for name in (*names, *controls)}
     result = partial(_result, recipe, seeds=seeds, tests=list(tests))
     latest = result(runs)
-    for outcome in run_grid(plan, folder, measure, reporter=reporter):
-        planned = outcome.planned
-        runs[planned.label].append(RouterRun(planned.recipe.seed, outcome.status, outcome.metrics, outcome.error))
+    for outcome in run_grid(plan, folder, measure, wait=wait, reporter=reporter):
+        seed = outcome.planned.recipe.seed
+        runs[outcome.planned.label][seed] = RouterRun(seed, outcome.status, outcome.metrics, outcome.error)
         latest = result(runs)
         write_json(folder / "compare.json", latest)
     return latest
@@ -133,7 +137,11 @@ def _test_data(text: str, recipe: Recipe) -> ImageDataset:
     return data
 
 
-def _result(recipe: Recipe, runs: Mapping[str, list[RouterRun]], *, seeds: int, tests: list[str]) -> Comparison:
+def _result(
+    recipe: Recipe, found: Mapping[str, Mapping[int, RouterRun]], *, seeds: int, tests: list[str]
+) -> Comparison:
+    # Runs of other processes may be done in another order.
+    runs = {name: [each[seed] for seed in sorted(each)] for name, each in found.items()}
     options = {
         name: with_router(recipe, name, recipe.seed).model.options["routing"] if name in ROUTERS else {}
         for name in runs

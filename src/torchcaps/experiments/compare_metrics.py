@@ -34,6 +34,7 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
 
     file = run.path / "comparison.json"
     cache = _read_cache(file)
+    before = json.dumps(cache)
     model = run.load_model()
     if "diagnostics" not in cache:
         cache["diagnostics"] = diagnose(model, run.load_data("test")).to_json()
@@ -42,7 +43,8 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
     for text, data in tests.items():
         if text not in cache["tests"]:
             cache["tests"][text] = evaluate(model, data).accuracy
-    write_text(file, json.dumps(cache, indent=1) + "\n")
+    if json.dumps(cache) != before:
+        write_text(file, json.dumps(cache, indent=1) + "\n")
     record, ends, used = run.record, run.metrics().get("seconds"), cache.get("memory")
     if not ends:
         raise CheckpointError(f"run: expected the seconds of each epoch, got none in '{run.path / 'metrics.csv'}'")

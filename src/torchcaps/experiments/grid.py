@@ -1,18 +1,24 @@
-"""The multi-run engine: planned runs in, outcomes out, one at a time."""
+"""The multi-run engine: planned runs in, outcomes out; processes and hosts share the runs of a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+from torchcaps.errors import CheckpointError
+from torchcaps.experiments.claims import Claim, Claims, Status
+from torchcaps.experiments.reporter import SILENT, Reporter
 from torchcaps.experiments.run_or_resume import check_same_recipe, failure_reason, is_finished, run_or_resume
+from torchcaps.experiments.share_work import share_work
 from torchcaps.train import Recipe, Run
-from torchcaps.types import Progress
 
 M = TypeVar("M")
+# Folder of the claims on runs, beside the runs.
+CLAIMS = ".claims"
 RunStatus = Literal["finished", "failed", "stopped", "not run"]
 
 
@@ -48,84 +54,32 @@ class RunOutcome(Generic[M]):
     error: str | None = None
 
 
-class Reporter(Protocol):
-    """Where an experiment reports its progress."""
-
-    shows_progress: bool
-
-    def announce(self, text: str) -> None:
-        """Report the start of a step.
-
-        Args:
-            text: Description of the step.
-        """
-        ...
-
-    def progress(self, title: str) -> AbstractContextManager[Progress]:
-        """Return a progress bar.
-
-        Args:
-            title: Text beside the bar.
-
-        Returns:
-            A context manager whose value takes (done, total).
-        """
-        ...
-
-
-class SilentReporter:
-    """Reports nothing.
-
-    Example:
-        >>> reporter = SilentReporter()
-    """
-
-    shows_progress = False
-
-    def announce(self, text: str) -> None:
-        """Do nothing.
-
-        Args:
-            text: Ignored.
-        """
-
-    def progress(self, title: str) -> AbstractContextManager[Progress]:
-        """Return a progress function that does nothing.
-
-        Args:
-            title: Ignored.
-
-        Returns:
-            A context manager whose value does nothing.
-        """
-        return nullcontext(lambda done, total: None)
-
-
-SILENT = SilentReporter()
-
-
 def run_grid(
     runs: Sequence[PlannedRun],
     folder: Path,
     measure: Callable[[Run], M],
     *,
     train: Collection[str] | None = None,
+    wait: bool = True,
     reporter: Reporter = SILENT,
 ) -> Iterator[RunOutcome[M]]:
-    """Train and measure runs in order.
+    """Train and measure runs, together with all processes that do so in the same folder, on one host or several.
 
-    A finished run is not trained again and an interrupted one is resumed. A run that fails does not end the others;
-    one that Ctrl-C stops does.
+    A process claims a run before it trains it, and a run is trained by one process at a time. A finished run is not
+    trained again and an interrupted one is resumed. A run of a process that was killed is taken over. A run that fails
+    does not end the others; one that Ctrl-C stops does. A run that failed earlier is tried again if no other process
+    is at work.
 
     Args:
         runs: The planned runs.
         folder: The folder that contains the folders of the runs.
         measure: Returns the metrics of a finished run.
         train: Labels of the runs to train; others are measured only if they are finished. None trains all.
+        wait: Whether to wait for the runs of other processes, and to take over those of killed ones.
         reporter: Receives the progress.
 
     Yields:
-        One outcome per run.
+        One outcome per run, in order; those of other processes when they are done.
 
     Raises:
         CheckpointError: If a folder contains a run of another recipe.
@@ -133,16 +87,59 @@ def run_grid(
     Example:
         >>> run_grid(runs, Path("runs/grid"), lambda run: run.metrics())  # doctest: +SKIP
     """
-    for number, planned in enumerate(runs, start=1):
+    claims = Claims(folder / CLAIMS)
+    retry = _failed_before(claims, runs)
+
+    def work(item: tuple[int, PlannedRun]) -> RunOutcome[M]:
+        number, planned = item
         reporter.announce(f"{number}/{len(runs)}  {planned.label}, seed {planned.recipe.seed}")
-        path = folder / planned.folder
-        if train is None or planned.label in train or is_finished(path):
-            outcome = _complete(planned, path, measure, reporter.shows_progress)
-        else:
-            outcome = RunOutcome[M](planned, "not run")
-        yield outcome
-        if outcome.status == "stopped":
-            return
+        return _complete(planned, folder / planned.folder, measure, reporter.shows_progress)
+
+    yield from share_work(
+        list(enumerate(runs, start=1)),
+        lambda item: _begin(item[1], folder, claims, train, retry),
+        work,
+        wait=wait,
+        pause=claims.interval / 5,
+        reporter=reporter,
+    )
+
+
+def _begin(
+    planned: PlannedRun, folder: Path, claims: Claims, train: Collection[str] | None, retry: set[str]
+) -> RunOutcome[Any] | Claim | nullcontext[None] | None:
+    """Return the outcome of a run that is not to be trained, the context to train or measure it in, or None to wait."""
+    path = folder / planned.folder
+    state, finished = claims.state(planned.folder), is_finished(path)
+    if not finished and train is not None and planned.label not in train:
+        return RunOutcome(planned, "not run")
+    if state.status == "failed" and planned.folder not in retry:
+        return RunOutcome(planned, "failed", error=state.error)
+    if finished and state.status == "finished":
+        return nullcontext()
+    again: list[Status] = [] if finished else ["finished"]
+    if planned.folder in retry:
+        again.append("failed")
+    # A finished run without the mark is measured under a claim, because that takes time too.
+    claim = claims.take(planned.folder, again=again, may_take_over=partial(is_unlocked, path, planned.recipe))
+    if claim is not None:
+        retry.discard(planned.folder)
+    return claim
+
+
+def _failed_before(claims: Claims, runs: Sequence[PlannedRun]) -> set[str]:
+    """Return the folders of failed runs, if no process is at work that may have tried them just now."""
+    states = {planned.folder: claims.state(planned.folder).status for planned in runs}
+    return set() if "held" in states.values() else {name for name, status in states.items() if status == "failed"}
+
+
+def is_unlocked(path: Path, recipe: Recipe) -> bool:
+    """Return whether no process uses a run: one that is slow but alive keeps its lock."""
+    try:
+        with Run(path, recipe).locked() if path.is_dir() else nullcontext():
+            return True
+    except CheckpointError:
+        return False
 
 
 def _complete(planned: PlannedRun, path: Path, measure: Callable[[Run], M], progress: bool) -> RunOutcome[M]:

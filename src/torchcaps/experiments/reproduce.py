@@ -9,8 +9,9 @@ from pathlib import Path
 
 from torchcaps._files import make_folder, write_figure, write_text
 from torchcaps.experiments._json import read_cache, read_json, write_json
-from torchcaps.experiments.grid import SILENT, PlannedRun, Reporter, run_grid
+from torchcaps.experiments.grid import PlannedRun, run_grid
 from torchcaps.experiments.metrics import METRICS
+from torchcaps.experiments.reporter import SILENT, Reporter
 from torchcaps.experiments.reproduction_result import (
     FigureFile,
     NetworkMetrics,
@@ -33,13 +34,15 @@ def reproduce(
     train: Sequence[str] | None = None,
     changes: Sequence[str] = (),
     remeasure: bool = False,
+    wait: bool = True,
     reporter: Reporter = SILENT,
 ) -> ReproductionResult:
     """Train the networks of a reproduction, measure them and draw its figures.
 
     A run is named after its recipe, so that reproductions in one folder share runs. Finished runs are not trained or
-    measured again, interrupted ones are resumed, and a run that fails does not end the others.
-    `reproduction-NAME.json` is written after each run.
+    measured again, interrupted ones are resumed, and a run that fails does not end the others. Several processes with
+    the same folder share the runs, on one host or several (`run_grid`). `reproduction-NAME.json` is written after each
+    run.
 
     Args:
         entry: The reproduction.
@@ -47,6 +50,7 @@ def reproduce(
         train: Labels of the networks to train; others are used only if they are finished. None trains all.
         changes: `key=value` changes to all recipes.
         remeasure: Whether to measure finished runs again.
+        wait: Whether to wait for the runs of other processes, and to take over those of killed ones.
         reporter: Receives the progress.
 
     Returns:
@@ -70,10 +74,11 @@ def reproduce(
 
     runs: dict[str, list[NetworkRun]] = {network.label: [] for network in entry.networks}
     result = _result(entry, plan, runs, changes)
-    for outcome in run_grid(plan, folder, measure, train=train, reporter=reporter):
+    for outcome in run_grid(plan, folder, measure, train=train, wait=wait, reporter=reporter):
         planned = outcome.planned
         run = NetworkRun(planned.recipe.seed, planned.folder, outcome.status, outcome.metrics, outcome.error)
-        runs[planned.label].append(run)
+        # Runs of other processes may be done in another order.
+        runs[planned.label] = sorted([*runs[planned.label], run], key=lambda each: each.seed)
         result = replace(_result(entry, plan, runs, changes), figures=figures)
         write_json(file, result)
     if result.status != "stopped":
