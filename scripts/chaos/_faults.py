@@ -260,11 +260,11 @@ def faults() -> dict[str, tuple[Fault, int]]:
         "SIGTERM, SIGINT, SIGHUP": (stop, 5),
         "power cut, synced data only": (cut_recorded, 4),
         "file size limit": (small_files, 2),
-        "clock jump": (clock, 2),
+        "clock jump": (clock, 3),
         "damaged files": (damage, 8),
-        "swapped checkpoint": (swap, 2),
-        "four starts at once": (start_race, 1),
-        "three resumes at once": (resume_race, 1),
+        "swapped checkpoint": (swap, 3),
+        "four starts at once": (start_race, 2),
+        "three resumes at once": (resume_race, 3),
     }
     if can_mount():
         permitted["power cut, ext4"] = (cut_on_disk, 4)

@@ -67,6 +67,9 @@ def test_read_only_run_still_answers(
         assert "Read-only" in err
     assert (tmp_path / "curves.png").exists()
     assert ask("eval", read_only)[0] == 0
+    code, out, err = ask("eval", read_only, "--protocol", "corruptions")
+    assert (code, err.startswith("note: file: ")) == (0, True)
+    assert "gaussian noise" in out
     refused(ask, "train", "--resume", read_only, "trainer.epochs=9", about=["Read-only"])
 
 
