@@ -95,10 +95,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"torchcaps.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"torchcaps.{_NAMES[name]}"), name)
+    from torchcaps._extras import explain_missing
+
+    with explain_missing():
+        if name in _MODULES:
+            return importlib.import_module(f"torchcaps.{name}")
+        if name in _NAMES:
+            return getattr(importlib.import_module(f"torchcaps.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'torchcaps' has no attribute '{name}'")
 
 

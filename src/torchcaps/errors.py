@@ -56,3 +56,7 @@ class CheckpointError(TorchcapsError):
 
 class WriteError(TorchcapsError, OSError):
     """A file that cannot be written: the disk is full, or the folder is read-only."""
+
+
+class MissingPackageError(ConfigError, ImportError):
+    """An optional package that is not installed; the message has the command that installs it."""

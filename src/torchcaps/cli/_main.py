@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from torchcaps import __version__
+from torchcaps._extras import explain_missing
 from torchcaps._registry import nearest
 from torchcaps.cli import (
     bench,
@@ -121,7 +122,7 @@ def _run(words: list[str]) -> int:
         return 0
     from torchcaps.cli._output import Output
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), explain_missing():
         # One line, without the place in the source code.
         warnings.showwarning = lambda message, *rest: print(f"note: {message}", file=sys.stderr)
         return verb.run(args, Output(as_json=args.json, quiet=getattr(args, "quiet", False)))

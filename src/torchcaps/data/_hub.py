@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchcaps._extras import explain_missing
 from torchcaps.errors import DataError, ShapeError
 
 
@@ -44,7 +45,8 @@ def hub_arrays(dataset: Any, image: str, label: str) -> tuple[np.ndarray, np.nda
 
 def _pixels(image: Any, number: int) -> np.ndarray:
     """Return one image as bytes [C, H, W], of one or three channels."""
-    from PIL import Image
+    with explain_missing():
+        from PIL import Image
 
     if isinstance(image, Image.Image):
         image = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchcaps._extras import explain_missing
 from torchcaps.data._http import DownloadError, Progress, download
 from torchcaps.data.readers._limited_io import CHUNK, open_unzipped
 from torchcaps.data.readers.archives import unpack
@@ -176,6 +177,7 @@ def _content_digest(path: Path) -> str:
 
 
 def _cache() -> Path:
-    from platformdirs import user_cache_path
+    with explain_missing():
+        from platformdirs import user_cache_path
 
     return user_cache_path("torchcaps")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchcaps._extras import explain_missing
 from torchcaps._files import move, replacing, write_text
 from torchcaps.data.folder import report_bad
 from torchcaps.data.folder_files import Files, scan_folder, shuffle_key
@@ -126,7 +127,8 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _png(file: Path, shape: tuple[int, int, int]) -> bytes:
-    from PIL import Image
+    with explain_missing():
+        from PIL import Image
 
     pixels = read_image(file, shape).permute(1, 2, 0).numpy()  # [H, W, C]
     content = io.BytesIO()

@@ -1,5 +1,6 @@
 """Evaluation of trained models: predictions, accuracy, robustness, protocols of the papers."""
 
+import torchcaps._needs_train  # noqa: F401
 from torchcaps.evaluation.adversarial import EPSILONS, Robustness, attack, evaluate_attack
 from torchcaps.evaluation.calibration import fit_temperature, reliability_bins
 from torchcaps.evaluation.corruptions import CORRUPTIONS, corrupted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from torchcaps.errors import ConfigError
+from torchcaps._extras import missing_package
 
 
 def require(package: str, extra: str) -> ModuleType:
@@ -19,7 +19,7 @@ def require(package: str, extra: str) -> ModuleType:
         The module.
 
     Raises:
-        ConfigError: If the package cannot be imported.
+        MissingPackageError: If the package is not installed.
 
     Example:
         >>> require("numpy", "export").__name__
@@ -27,7 +27,5 @@ def require(package: str, extra: str) -> ModuleType:
     """
     try:
         return importlib.import_module(package)
-    except ImportError as error:
-        raise ConfigError(
-            f"{extra}: expected the package {package}, got none ({error}; pip install 'torchcaps[{extra}]')"
-        ) from None
+    except ModuleNotFoundError:
+        raise missing_package(package, extra) from None

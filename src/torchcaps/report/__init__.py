@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from torchcaps._extras import explain_missing
+
 if TYPE_CHECKING:
     from torchcaps.report.context import CaptionedFigure, FigureContext
     from torchcaps.report.registry import FIGURES, FigureEntry, draw_figure
@@ -36,7 +38,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(importlib.import_module(f"torchcaps.report.{_NAMES[name]}"), name)
+        with explain_missing():
+            return getattr(importlib.import_module(f"torchcaps.report.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'torchcaps.report' has no attribute '{name}'")
 
 

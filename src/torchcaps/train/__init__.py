@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from torchcaps._extras import explain_missing
+
 if TYPE_CHECKING:
     from torchcaps.train._runner import fit, resume
     from torchcaps.train.context import RunContext
@@ -57,7 +59,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(importlib.import_module(f"torchcaps.train.{_NAMES[name]}"), name)
+        with explain_missing():
+            return getattr(importlib.import_module(f"torchcaps.train.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'torchcaps.train' has no attribute '{name}'")
 
 

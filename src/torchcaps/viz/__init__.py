@@ -1,7 +1,7 @@
 """Figures: arrays or a Trace in, a matplotlib Figure out. No function shows or saves a figure."""
 
-from matplotlib.figure import Figure
-
+import torchcaps._needs_train  # noqa: F401
+from torchcaps.viz._style import Figure
 from torchcaps.viz.comparison import comparison
 from torchcaps.viz.confusion import confusion
 from torchcaps.viz.coupling import coupling

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchcaps._extras import explain_missing
 from torchcaps._files import open_regular
 from torchcaps.errors import ConfigError, DataError
 
@@ -105,7 +106,8 @@ def probe_image(path: Path) -> tuple[int, int, int]:
 @contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
     """Open an image file; a large image, another format, or an error while it is used is a DataError."""
-    from PIL import Image
+    with explain_missing():
+        from PIL import Image
 
     try:
         # Closing frees the pixels, also where the traceback of an error still refers to the image.
