@@ -42,6 +42,7 @@ MAY_SEE = {
 # Private modules that another package imports: to be made public, or to be moved.
 KNOWN_PRIVATE = {
     "bench/render.py imports torchcaps.viz._style",
+    "experiments/repeat_report.py imports torchcaps.report._page",
     "experiments/reproduction_report.py imports torchcaps.report._page",
     "models/branched_capsnet.py imports torchcaps.nn._validation",
     "nn/conv.py imports torchcaps.ops._reference",

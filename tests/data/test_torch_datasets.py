@@ -40,6 +40,8 @@ def data(request: pytest.FixtureRequest, folder: Path) -> ImageDataset:
         return tc.load_data(name, "test", source="digits")
     if name == "folder":
         return tc.load_data("folder", "train", path=folder)
+    if name == "folds":
+        return tc.load_data("folds", "test", source="digits", fold=1, folds=5)
     if name == "shards":
         shards = folder.parent / "shards"
         return tc.load_data("shards", "train", path=shards if shards.exists() else make_shards(folder, shards))

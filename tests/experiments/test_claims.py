@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from raising import raises_about
+from torchcaps.errors import WriteError
 from torchcaps.experiments import Claims
 from torchcaps.experiments import claims as claims_module
 from torchcaps.experiments.claims import Status
@@ -193,3 +195,23 @@ def test_exactly_once(tmp_path, hosts):
     assert done == ITEMS
     # Only what a killed process held was begun a second time.
     assert len(ITEMS) <= len(begun) <= len(ITEMS) + killed
+
+
+def test_folder_that_cannot_hold_claims(tmp_path):
+    (tmp_path / "claims").write_text("a file")
+    claims = Claims(tmp_path / "claims")
+    assert claims.state("a").status == "free"
+    with raises_about(WriteError, "claims"):
+        claims.take("a")
+
+
+def test_claim_that_was_taken_over_is_not_marked(tmp_path):
+    claims = Claims(tmp_path, interval=60)
+    claim = claims.take("a")
+    assert claim is not None
+    with claim:
+        # No heartbeat has noticed it yet.
+        foreign(tmp_path / "a.1")
+        assert claim.lost
+        claim.finish()
+    assert json.loads((tmp_path / "a.0").read_text())["status"] == "held"

@@ -137,3 +137,14 @@ def test_deleted_run_is_made_again(planned, tmp_path):
     one(planned, tmp_path)
     shutil.rmtree(tmp_path / "run")
     assert one(planned, tmp_path).status == "finished"
+
+
+def test_failed_run_is_tried_again_by_one_process(planned, tmp_path):
+    claims, file = tmp_path / CLAIMS, tmp_path / CLAIMS / "run.0"
+    foreign(file, status="failed", error="no memory")
+    outcomes = run_grid([PlannedRun("b", planned.recipe, "other"), planned], tmp_path, seconds)
+    assert next(outcomes).status == "finished"
+    # Another process that started at the same time has tried it meanwhile.
+    foreign(claims / "run.1", status="failed", error="no disk")
+    assert next(outcomes) == RunOutcome(planned, "failed", error="no disk")
+    assert not (tmp_path / "run").exists()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchcaps.cli._args import add_recipe, one_name, program
 from torchcaps.cli._recipe import SKIP_BAD, choices_document, open_recipe, show_choices
+from torchcaps.cli._repeat import add_repeats, is_repeated, run_repeated
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError
 
@@ -39,6 +40,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--find-lr", action="store_true", help="find a learning rate by a short trial first, and train with it"
     )
+    add_repeats(parser)
     parser.add_argument("--no-report", action="store_true", help="train and evaluate only, without figures and report")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -48,6 +50,8 @@ def _run(args: Namespace, out: Output) -> int:
     epochs = None if args.resume is None else _epochs(changes, others=name is not None or args.out is not None)
     if args.restart and args.resume is None:
         raise ConfigError("--restart: expected --resume RUN, got no run")
+    if is_repeated(args):
+        return run_repeated(args, open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])[0], out)
     from torchcaps.train import fit, resume
 
     progress, chosen = out.shows_progress, None
@@ -159,12 +163,16 @@ VERB = Verb(
     "NAME` lists them all, and the short form epochs=5 works where it is unambiguous. With a folder of images in place "
     "of a recipe, the recipe is chosen by looking at them: size, colour, backbone, batch, epochs, augmentation, class "
     "weights. It is printed with reasons and stored in the run. A run that was stopped continues with --resume, and "
-    "ends with the same weights as a run that was not.",
+    "ends with the same weights as a run that was not. --seeds and --folds train several runs, each in its own folder, "
+    "and report mean and deviation of all metrics; the same command resumes, and shares the runs between the processes "
+    "and hosts that it is started on.",
     examples=(
         ("torchcaps train", "a small capsule network on the bundled digits"),
         ("torchcaps train digits trainer.epochs=5 --no-report", "the same with other values and without a report"),
         ("torchcaps train my/images", "your own images, one sub-folder per class: looks at them and chooses a recipe"),
         ("torchcaps train --resume runs/NAME", "continue a stopped run"),
+        ("torchcaps train my/images --folds 5 --groups folder", "five folds; a patient's sub-folder stays in one"),
+        ("torchcaps train digits --seeds 3", "three runs, mean and deviation of all metrics"),
     ),
     configure=_configure,
     run=_run,

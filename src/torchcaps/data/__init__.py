@@ -11,6 +11,7 @@ from torchcaps.data.download import download_data
 from torchcaps.data.emnist import load_emnist
 from torchcaps.data.folder import FolderDataset, load_folder
 from torchcaps.data.folder_files import list_images
+from torchcaps.data.folds import assign_folds, load_folds
 from torchcaps.data.generated import GeneratedDataset
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.kmnist import load_kmnist
@@ -42,6 +43,7 @@ __all__ = [
     "ImageDataset",
     "InMemoryDataset",
     "ShardedDataset",
+    "assign_folds",
     "crop",
     "describe",
     "download_data",
@@ -57,6 +59,7 @@ __all__ = [
     "load_emnist",
     "load_fashion_mnist",
     "load_folder",
+    "load_folds",
     "load_kmnist",
     "load_mnist",
     "load_multimnist",

@@ -165,11 +165,37 @@ def load_folder(
     class_names = tuple(scanned.splits["train"])
     classes = [scanned.splits[name] for name in split.split("+")]
     files = [(file, k) for by_class in classes for k, name in enumerate(class_names) for file in by_class.get(name, [])]
+    in_memory = scanned.count * shape[0] * shape[1] * shape[2] <= memory_mb * 1e6
+    return dataset_of_files(scanned.root, split, files, class_names, shape, in_memory=in_memory)
+
+
+def dataset_of_files(
+    root: Path,
+    split: str,
+    files: Sequence[tuple[Path, int]],
+    class_names: Sequence[str],
+    image_shape: tuple[int, int, int],
+    *,
+    in_memory: bool,
+) -> ImageDataset:
+    """Return the data set of image files.
+
+    Args:
+        root: The folder, after which the data set is named.
+        split: Name of the split.
+        files: The files and their class indices.
+        class_names: Name of each class.
+        image_shape: Channels, height and width to which every image is scaled.
+        in_memory: Whether to read all images now.
+
+    Returns:
+        The data set.
+    """
     paths, labels = [file for file, _ in files], torch.tensor([label for _, label in files], dtype=torch.int64)
     name, origin = root.name or str(root), str(root)
-    if scanned.count * shape[0] * shape[1] * shape[2] > memory_mb * 1e6:
-        return FolderDataset(name, split, paths, labels, class_names, shape, origin)
-    return InMemoryDataset(name, split, read_files(paths, shape), labels, class_names, origin)
+    if not in_memory:
+        return FolderDataset(name, split, paths, labels, class_names, image_shape, origin)
+    return InMemoryDataset(name, split, read_files(paths, image_shape), labels, class_names, origin)
 
 
 def report_bad(scanned: ScannedFolder, split: str, *, skip_bad: bool) -> None:

@@ -8,6 +8,8 @@ from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
 from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
 from torchcaps.experiments.metrics import METRICS, Metric
+from torchcaps.experiments.repeat import RepeatedRun, Repetition, repeat
+from torchcaps.experiments.repeat_report import repeat_lines, run_lines, write_repeat_report
 from torchcaps.experiments.reporter import Reporter, SilentReporter
 from torchcaps.experiments.reproduce import reproduce
 from torchcaps.experiments.reproduction_report import write_reproduction_report
@@ -45,6 +47,8 @@ __all__ = [
     "NetworkRun",
     "NetworkSpec",
     "PlannedRun",
+    "RepeatedRun",
+    "Repetition",
     "Reporter",
     "Reproduction",
     "ReproductionResult",
@@ -64,15 +68,19 @@ __all__ = [
     "load_reproduction",
     "plan_runs",
     "read_json",
+    "repeat",
+    "repeat_lines",
     "reproduce",
     "reproduction_lines",
     "reproduction_markdown",
     "result_file",
     "run_grid",
+    "run_lines",
     "run_name",
     "summarize",
     "summarize_network",
     "summarize_router",
     "write_json",
+    "write_repeat_report",
     "write_reproduction_report",
 ]

@@ -34,12 +34,14 @@ class ClaimState:
         error: Reason, if it failed.
         host: Host of the process that claimed it last.
         pid: Number of that process.
+        claimed: How many times it was claimed.
     """
 
     status: Status
     error: str | None = None
     host: str | None = None
     pid: int | None = None
+    claimed: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Claims:
             return 0, ClaimState("free")
         record = _parse(content)
         status = "stopped" if record.status == "held" and self._is_abandoned(name, generation, content) else None
-        return generation, ClaimState(status or record.status, record.error, record.host, record.pid)
+        return generation, ClaimState(status or record.status, record.error, record.host, record.pid, generation)
 
     def _is_abandoned(self, name: str, generation: int, content: bytes) -> bool:
         record = _parse(content)
@@ -151,8 +153,9 @@ class Claims:
         except FileNotFoundError:
             return None
         except OSError:
-            # It exists: what it says is unknown until it can be read.
-            return b""
+            # If it exists, what it says is unknown until it can be read. Else the folder itself cannot be read, and a
+            # claim reports why.
+            return b"" if os.path.lexists(self._path(name, generation)) else None
 
     def _path(self, name: str, generation: int) -> Path:
         return self.folder / f"{name}.{generation}"
@@ -182,13 +185,19 @@ class Claim:
 
     def __init__(self, path: Path, following: Path, record: Any, interval: float) -> None:
         self.path = path
-        self.lost = False
+        self._lost = False
         self._following = following
         self._record: _Record = record
         self._interval = interval
         self._result: tuple[Status, str | None] = ("stopped", None)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat of {path.name}", daemon=True)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process took the claim over."""
+        self._lost = self._lost or os.path.lexists(self._following)
+        return self._lost
 
     def finish(self) -> None:
         """Mark the item as finished."""
@@ -217,8 +226,7 @@ class Claim:
         while not self._end.wait(self._interval):
             # A file system that is full or away for a while: the next heartbeat tries again.
             with suppress(OSError, WriteError):
-                if self._following.exists():
-                    self.lost = True
+                if self.lost:
                     interrupt_main()
                     return
                 self._record = replace(self._record, beat=self._record.beat + 1)

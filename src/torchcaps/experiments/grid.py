@@ -106,31 +106,31 @@ def run_grid(
 
 
 def _begin(
-    planned: PlannedRun, folder: Path, claims: Claims, train: Collection[str] | None, retry: set[str]
+    planned: PlannedRun, folder: Path, claims: Claims, train: Collection[str] | None, retry: dict[str, int]
 ) -> RunOutcome[Any] | Claim | nullcontext[None] | None:
     """Return the outcome of a run that is not to be trained, the context to train or measure it in, or None to wait."""
     path = folder / planned.folder
     state, finished = claims.state(planned.folder), is_finished(path)
     if not finished and train is not None and planned.label not in train:
         return RunOutcome(planned, "not run")
-    if state.status == "failed" and planned.folder not in retry:
+    # One that failed since is a result of another process.
+    again: list[Status] = ["failed"] if retry.get(planned.folder) == state.claimed else []
+    if state.status == "failed" and not again:
         return RunOutcome(planned, "failed", error=state.error)
     if finished and state.status == "finished":
         return nullcontext()
-    again: list[Status] = [] if finished else ["finished"]
-    if planned.folder in retry:
-        again.append("failed")
+    if not finished:
+        again.append("finished")
     # A finished run without the mark is measured under a claim, because that takes time too.
-    claim = claims.take(planned.folder, again=again, may_take_over=partial(is_unlocked, path, planned.recipe))
-    if claim is not None:
-        retry.discard(planned.folder)
-    return claim
+    return claims.take(planned.folder, again=again, may_take_over=partial(is_unlocked, path, planned.recipe))
 
 
-def _failed_before(claims: Claims, runs: Sequence[PlannedRun]) -> set[str]:
-    """Return the folders of failed runs, if no process is at work that may have tried them just now."""
-    states = {planned.folder: claims.state(planned.folder).status for planned in runs}
-    return set() if "held" in states.values() else {name for name, status in states.items() if status == "failed"}
+def _failed_before(claims: Claims, runs: Sequence[PlannedRun]) -> dict[str, int]:
+    """Return the failed runs with the number of their claims, if no process is at work that may just have failed."""
+    states = {planned.folder: claims.state(planned.folder) for planned in runs}
+    if any(state.status == "held" for state in states.values()):
+        return {}
+    return {name: state.claimed for name, state in states.items() if state.status == "failed"}
 
 
 def is_unlocked(path: Path, recipe: Recipe) -> bool:
