@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-# The tests that `make sanitize` runs.
+# The tests that `make sanitize` and `make aarch64` run.
 SANITIZED ?= tests/ops/test_native.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
   tests/ops/kmeans/test_cpu.py tests/ops/attention/test_cpu.py tests/ops/self_attention/test_cpu.py \
   tests/ops/self_routing/test_cpu.py tests/ops/test_gaussian.py
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
+FORMATTED := $(CSRC) scripts/replay/replay.cpp
 
-.PHONY: demo test js golden sanitize chaos fuzz attack docs clean chromium
+.PHONY: demo test js golden sanitize aarch64 chaos fuzz attack docs dist lock clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -19,7 +20,7 @@ demo: $(VENV)/ready
 test: $(VENV)/ready chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run --Werror $(CSRC)
+	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pydoclint --quiet src
 	$(MAKE) js
@@ -45,6 +46,19 @@ sanitize: $(VENV)/ready
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize/report UBSAN_OPTIONS=print_stacktrace=1 \
 	  OMP_NUM_THREADS=1 $(BIN)/pytest -p no:cacheprovider $(SANITIZED) || { cat build/sanitize/report.* 2>/dev/null; exit 1; }
+
+# The kernels for 64-bit ARM, built by a cross compiler and run under qemu: the calls of the kernel tests are recorded on
+# this machine with the portable kernels, replayed there, and compared. On Debian: apt-get install g++-aarch64-linux-gnu
+# qemu-user.
+ARM := aarch64-linux-gnu
+aarch64: $(VENV)/ready
+	cmake -S . -B build/aarch64 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=$(ARM)-g++ -DTORCHCAPS_OUTPUT=$(CURDIR)/build/aarch64/torchcaps
+	cmake --build build/aarch64
+	$(ARM)-g++ -O2 -std=c++17 -o build/aarch64/replay scripts/replay/replay.cpp -ldl
+	PYTHONPATH=scripts/replay TORCHCAPS_CALLS=build/aarch64/calls.bin TORCHCAPS_CPU=portable OMP_NUM_THREADS=1 \
+	  $(BIN)/pytest -p record_calls -p no:cacheprovider $(SANITIZED)
+	qemu-aarch64 -L /usr/$(ARM) build/aarch64/replay build/aarch64/torchcaps/_kernels.so build/aarch64/calls.bin
 
 # Break trainings in every way a machine can and compare what they end with: ten minutes.
 chaos: $(VENV)/ready
@@ -82,6 +96,19 @@ $(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(CSRC)
 	$(BIN)/pip install --quiet $(LOCKED)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+# Sdist, wheel and bill of materials in dist/, built twice: the same sources give the same bytes.
+dist: $(VENV)/ready
+	rm -rf dist build/dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir build/dist
+	cd dist && sha256sum *.whl *.tar.gz | tee ../build/dist/sums && cd ../build/dist && sha256sum --check --quiet sums
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/make_sbom.py dist/sbom.cdx.json
+
+# The versions and hashes of constraints.txt.
+lock: $(VENV)/ready
+	$(BIN)/python scripts/lock_requirements.py
 
 clean:
 	rm -rf $(VENV) build dist

@@ -1,12 +1,14 @@
 """Put the weights of a finished run into the package, with their card: `python scripts/ship_weights.py RUN NAME ...`.
 
 The weights are tested again as they are stored, and the card says what came of that. With --half they are stored in 16
-bits. The licence is that of the data set, unless another is given; run scripts/make_tables.py afterwards.
+bits. The licence is that of the data set, unless another is given. Weights of data for research only go to `weights/`,
+outside the package, which has only their card. Run scripts/make_tables.py afterwards.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -51,12 +53,15 @@ def ship(run: Run, name: str, limits: Sequence[str], *, licence: str | None = No
         )
     licence = DATASETS[run.recipe.data.name].licence if licence is None else licence
     table = _table(run, tested, limits, licence)
-    weights, file = (pretrained.FOLDER / f"{name}.{ending}" for ending in ("safetensors", "toml"))
+    weights = (pretrained.CLONE if table["research_only"] else pretrained.FOLDER) / f"{name}.safetensors"
     embedded = embedded_data(ModelCard(name, weights, **table))
     if embedded is not None:
         table["embedded_accuracy"] = evaluate(model, embedded).accuracy
+    weights.parent.mkdir(exist_ok=True)
     save_weights(state, weights, temperature=model.temperature)
-    file.write_text(dump(table) + "\n", encoding="utf-8")
+    if table["research_only"]:
+        table["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    (pretrained.FOLDER / f"{name}.toml").write_text(dump(table) + "\n", encoding="utf-8")
     return pretrained_card(name)
 
 

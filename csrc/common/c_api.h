@@ -9,7 +9,11 @@
 #include <new>
 #include <stdexcept>
 
+#if defined(_WIN32)
+#define TORCHCAPS_EXPORT extern "C" __declspec(dllexport)
+#else
 #define TORCHCAPS_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
 
 namespace torchcaps {
 

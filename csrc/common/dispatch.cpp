@@ -5,22 +5,33 @@
 
 #include "c_api.h"
 
+#if defined(TORCHCAPS_X86)
+#include <cpuid.h>
+#endif
+
 namespace torchcaps {
 namespace {
 
 const char* const kNames[] = {"portable", "avx2", "avx512"};
 const int kVectorBytes[] = {16, 32, 64};
 
+#if defined(TORCHCAPS_X86)
+// Read from the CPU directly: __builtin_cpu_supports needs a run-time library that clang-cl does not link.
 InstructionSet best_instruction_set() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
+  unsigned eax, ebx, ecx, edx;
+  const auto has = [](unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; };
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !has(ecx, bit_FMA | bit_OSXSAVE)) return InstructionSet::portable;
+  unsigned saved, high;
+  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return InstructionSet::portable;
+  // The operating system must save the registers as well: 0x06 are those of AVX, 0xe6 also those of AVX-512.
+  if (has(saved, 0xe6) && has(ebx, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL))
     return InstructionSet::avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return InstructionSet::avx2;
-#endif
-  return InstructionSet::portable;
+  return has(saved, 0x06) && has(ebx, bit_AVX2) ? InstructionSet::avx2 : InstructionSet::portable;
 }
+#else
+InstructionSet best_instruction_set() { return InstructionSet::portable; }
+#endif
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 
 namespace torchcaps {
@@ -35,7 +34,7 @@ class Carver {
 class Workspace {
  public:
   Workspace() = default;
-  ~Workspace() { std::free(memory_); }
+  ~Workspace() { ::operator delete(memory_, kAligned); }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
@@ -44,13 +43,15 @@ class Workspace {
   void allocate(Layout layout) {
     Carver measure;
     layout(measure);
-    memory_ = std::aligned_alloc(Carver::kAlignment, measure.used() + Carver::kAlignment);
-    if (!memory_) throw std::bad_alloc();
+    // The aligned operator of C++17, which every platform has; it throws std::bad_alloc.
+    memory_ = ::operator new(size_t(measure.used() + Carver::kAlignment), kAligned);
     Carver carve(memory_);
     layout(carve);
   }
 
  private:
+  static constexpr std::align_val_t kAligned{size_t(Carver::kAlignment)};
+
   void* memory_ = nullptr;
 };
 

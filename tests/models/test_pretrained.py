@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 import torchcaps as tc
 from raising import raises_about
 from shipping import card_table, ship
-from torchcaps.errors import CheckpointError, ConfigError, UnknownNameError
+from torchcaps.errors import CheckpointError, ConfigError, MissingPackageError, UnknownNameError
 from torchcaps.models import pretrained
 from torchcaps.models._weights import save_weights
 
@@ -141,7 +142,58 @@ def test_damaged_weights(folder: Path) -> None:
 def test_bundled_weights_are_small_and_complete() -> None:
     files = [file for file in pretrained.FOLDER.iterdir() if file.name != "README.md"]
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
-    assert {file.name for file in files} == {f"{name}.{end}" for name in SHIPPED for end in ("safetensors", "toml")}
+    bundled = [name for name in SHIPPED if not tc.pretrained_card(name).research_only]
+    expected = {f"{name}.toml" for name in SHIPPED} | {f"{name}.safetensors" for name in bundled}
+    assert {file.name for file in files} == expected
+
+
+def test_weights_for_research_are_outside_the_package_and_have_a_checksum() -> None:
+    separate = [tc.pretrained_card(name) for name in SHIPPED if tc.pretrained_card(name).research_only]
+    assert [card.name for card in separate] == ["smallnorb"]
+    for card in separate:
+        file = Path(__file__).parents[2] / "weights" / f"{card.name}.safetensors"
+        assert card.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def separate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Weights outside the package, which are not on this machine; the folder that has them."""
+    source = folder.parent / "released"
+    source.mkdir(exist_ok=True)
+    ship(folder, "toys")
+    file = (folder / "toys.safetensors").rename(source / "toys.safetensors")
+    checksum = hashlib.sha256(file.read_bytes()).hexdigest()
+    card = folder / "toys.toml"
+    card.write_text(f'sha256 = "{checksum}"\n{card.read_text()}')
+    monkeypatch.setattr(pretrained, "CLONE", folder / "no clone")
+    monkeypatch.setattr(pretrained, "user_cache", lambda: folder / "cache")
+    monkeypatch.delenv("TORCHCAPS_DATA", raising=False)
+    return source
+
+
+def test_missing_separate_weights_give_the_command(folder: Path, separate: Path) -> None:
+    assert tc.list_pretrained() == ["toys"]
+    with raises_about(
+        CheckpointError, "pretrained:", "toys.safetensors", folder / "cache", "torchcaps data download weights/toys"
+    ):
+        tc.create_model("capsnet_small", pretrained="toys")
+
+
+@pytest.mark.parametrize("place", ["cache", "own"])
+def test_separate_weights_are_found(folder: Path, separate: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHCAPS_DATA", str(folder / "own"))
+    (folder / place / "weights").mkdir(parents=True)
+    (separate / "toys.safetensors").rename(folder / place / "weights" / "toys.safetensors")
+    assert tc.create_model("capsnet_small", pretrained="toys").num_classes == 10
+
+
+def test_light_installation_has_no_cache(folder: Path, separate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise MissingPackageError("platformdirs")
+
+    monkeypatch.setattr(pretrained, "user_cache", missing)
+    with raises_about(CheckpointError, "pretrained:", "TORCHCAPS_DATA/weights"):
+        tc.create_model("capsnet_small", pretrained="toys")
 
 
 @pytest.mark.parametrize("name", SHIPPED)

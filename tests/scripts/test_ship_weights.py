@@ -50,6 +50,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "pretrained"
     folder.mkdir()
     monkeypatch.setattr(pretrained, "FOLDER", folder)
+    monkeypatch.setattr(pretrained, "CLONE", tmp_path / "weights")
+    monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path))
     return folder
 
 
@@ -81,7 +83,9 @@ def test_command_prints_total_size(
     script.main([str(trained.path), "digits", "--half", "--licence", "for research use", "--limits", "One.", "Two."])
     card = tc.pretrained_card("digits")
     assert (card.data_licence, card.research_only, card.limits) == ("for research use", True, ("One.", "Two."))
-    size = (folder / "digits.safetensors").stat().st_size
+    # Outside the package, which has the card.
+    assert not (folder / "digits.safetensors").exists()
+    size = (folder.parent / "weights" / "digits.safetensors").stat().st_size
     begin = f"digits: cnn_small on digits, test accuracy {card.test_accuracy:.2%}; {size / 1e6:.2f} MB, "
     assert capsys.readouterr().out.startswith(begin + "all together ")
 

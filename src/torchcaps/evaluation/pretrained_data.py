@@ -1,9 +1,41 @@
-"""Test data of the pretrained weights."""
+"""Download of pretrained weights, and their test data."""
 
 from __future__ import annotations
 
+from importlib import metadata
+from pathlib import Path
+
 from torchcaps.data import ImageDataset, load_data
-from torchcaps.models import ModelCard
+from torchcaps.data.download import download_file
+from torchcaps.models import ModelCard, pretrained_card
+from torchcaps.models.pretrained import CACHE
+
+
+def download_weights(name: str) -> Path:
+    """Download pretrained weights that are not bundled to the user's cache.
+
+    Args:
+        name: Name of the weights, see `list_pretrained`.
+
+    Returns:
+        The file. Weights that are bundled or downloaded already are not downloaded again.
+
+    Raises:
+        UnknownNameError: If there are no weights of this name.
+        DataError: If the file cannot be downloaded.
+
+    Example:
+        >>> download_weights("mnist").name
+        'mnist.safetensors'
+    """
+    card = pretrained_card(name)
+    if card.weights.is_file():
+        return card.weights
+    # The address of the project, which is written in pyproject.toml alone.
+    urls = [url.split(", ", 1) for url in metadata.metadata("torchcaps").get_all("Project-URL", [])]
+    releases = f"{dict(urls)['Repository']}/releases"
+    mirror = f"{releases}/download/v{metadata.version('torchcaps')}/"
+    return download_file(card.weights.name, CACHE, mirror, sha256=card.sha256 or "", home=releases)
 
 
 def pretrained_data(card: ModelCard) -> ImageDataset:

@@ -92,6 +92,7 @@ def create_model(
         UnknownNameError: If the model or the weights are unknown.
         ConfigError: If an option is unknown, contradicts the pretrained weights, or device or type is unsuitable.
         ShapeError: If the model cannot process images of this shape.
+        CheckpointError: If the weights are neither bundled nor downloaded.
 
     Example:
         >>> create_model("capsnet_small", image_shape=(3, 32, 32), num_classes=5).num_classes
@@ -109,7 +110,7 @@ def create_model(
         # Before the weights are read, so that the message names the argument.
         check_sizes(card.image_shape, card.num_classes if num_classes is None else num_classes)
         model = _place(ModelSpec(name, card.options), card.image_shape, card.num_classes, place, dtype)
-        load_weights(model, card.weights).eval()
+        load_weights(model, card.require_weights()).eval()
         if num_classes not in (None, card.num_classes):
             new = model.reset_classes(num_classes)
             warnings.warn(

@@ -1,28 +1,39 @@
-"""Weights bundled with the package, each with a model card: origin, accuracy and limitations."""
+"""Pretrained weights, each with a model card: origin, accuracy and limitations.
+
+Most weights are bundled with the package. Those of data for research only are files of their own, of which the package
+has the card.
+"""
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from torchcaps._cache import user_cache
 from torchcaps._registry import nearest
-from torchcaps.errors import CheckpointError, ConfigError, UnknownNameError
+from torchcaps.errors import CheckpointError, ConfigError, MissingPackageError, UnknownNameError
 
-# Pairs of NAME.safetensors and NAME.toml.
+# NAME.toml of all weights, and NAME.safetensors of those that are bundled.
 FOLDER = Path(__file__).resolve().parents[1] / "pretrained"
+# The other weights in a clone of the project.
+CLONE = FOLDER.parents[2] / "weights"
+# Name of the folder of the other weights in the user's cache.
+CACHE = "weights"
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """Model card of bundled weights.
+    """Model card of pretrained weights.
 
     Args:
         name: Name of the weights.
-        weights: Safetensors file.
+        weights: Safetensors file; missing if the weights are not bundled and not downloaded yet.
         model: Registered name of the model.
         options: Options of the model.
         image_shape: Channels, height and width of the images.
@@ -46,6 +57,7 @@ class ModelCard:
         recipe: The recipe, as nested tables.
         commit: Commit of the source code.
         embedded_accuracy: Accuracy on the digits bundled with torchcaps, if they are images of the same kind.
+        sha256: Checksum of the file, if it is not bundled.
 
     Example:
         >>> pretrained_card("mnist").model
@@ -77,11 +89,33 @@ class ModelCard:
     recipe: dict[str, Any]
     commit: str | None = None
     embedded_accuracy: float | None = None
+    sha256: str | None = None
 
     @property
     def about(self) -> str:
         """Network, data set and accuracy in one line."""
         return f"{self.model} on {self.data['name']}, test accuracy {self.test_accuracy:.2%}"
+
+    def require_weights(self) -> Path:
+        """Return the file of the weights.
+
+        Returns:
+            The path.
+
+        Raises:
+            CheckpointError: If the file is not on this machine; the message has the command that downloads it.
+
+        Example:
+            >>> pretrained_card("mnist").require_weights().name
+            'mnist.safetensors'
+        """
+        if not self.weights.is_file():
+            places = " or ".join(str(folder) for folder in weight_folders()) or "the folder TORCHCAPS_DATA/weights"
+            raise CheckpointError(
+                f"pretrained: expected {self.weights.name} in {places}, got no such file (the weights '{self.name}' "
+                f"are not part of the package; run `torchcaps data download {CACHE}/{self.name}`)"
+            )
+        return self.weights
 
     def check(
         self,
@@ -116,7 +150,7 @@ class ModelCard:
 
 
 def list_pretrained(pattern: str = "*") -> list[str]:
-    """Return the names of the bundled weights.
+    """Return the names of the pretrained weights.
 
     Args:
         pattern: Shell pattern that the names must match.
@@ -128,11 +162,12 @@ def list_pretrained(pattern: str = "*") -> list[str]:
         >>> list_pretrained("multi*")
         ['multimnist']
     """
-    return sorted(file.stem for file in FOLDER.glob("*.safetensors") if fnmatchcase(file.stem, pattern))
+    names = {file.stem for file in FOLDER.iterdir() if file.suffix in (".toml", ".safetensors")}
+    return sorted(name for name in names if fnmatchcase(name, pattern))
 
 
 def pretrained_card(name: str) -> ModelCard:
-    """Return the model card of bundled weights.
+    """Return the model card of pretrained weights.
 
     Args:
         name: Name of the weights, see `list_pretrained`.
@@ -155,9 +190,30 @@ def pretrained_card(name: str) -> ModelCard:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         for key in ("image_shape", "class_names", "limits"):
             table[key] = tuple(table[key])
-        return ModelCard(name=name, weights=FOLDER / f"{name}.safetensors", **table)
+        return ModelCard(name=name, weights=_find(f"{name}.safetensors", "sha256" in table), **table)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"pretrained: expected a model card of '{name}', got '{file}' ({error})") from None
+
+
+def weight_folders() -> list[Path]:
+    """Return the folders in which weights that are not bundled are searched, in this order.
+
+    Returns:
+        Folders: of a clone of the project, of $TORCHCAPS_DATA, and of the user's cache, to which downloads go.
+    """
+    folders = [CLONE] if CLONE.is_dir() and FOLDER.parents[1].name == "src" else []
+    if own := os.environ.get("TORCHCAPS_DATA"):
+        folders.append(Path(own) / CACHE)
+    # Layers and models alone know no cache: they download nothing.
+    with suppress(MissingPackageError):
+        folders.append(user_cache() / CACHE)
+    return folders
+
+
+def _find(name: str, separate: bool) -> Path:
+    """Return the file of the weights, or the place that it is expected in."""
+    places = [folder / name for folder in weight_folders()] if separate else []
+    return next((file for file in places if file.is_file()), (places or [FOLDER / name])[-1])
 
 
 def card_for(model: str, name: str) -> ModelCard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from torch import Tensor
 import torchcaps
 from torchcaps.errors import ConfigError, ShapeError
 
-LIBRARY = "_kernels.so"
+# CMake names modules .so on Linux and macOS.
+LIBRARY = "_kernels.dll" if sys.platform == "win32" else "_kernels.so"
 # The interface that this module is written for: kAbiVersion in csrc/common/c_api.h.
 ABI_VERSION = 4
 REMEDY = (
-    "install a C++17 compiler (GCC or Clang), then run "
+    "install a C++17 compiler (GCC or Clang; on Windows, Clang of Visual Studio), then run "
     "`pip install --no-cache-dir --force-reinstall --no-deps torchcaps`"
 )
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
