@@ -56,7 +56,7 @@ KNOWN_PRIVATE = {
 ONLY_IN = {
     "lightning": {"train"},
     "matplotlib": {"viz", "bench"},
-    "torchmetrics": {"evaluation"},
+    "torchmetrics": {"evaluation", "train"},
 }
 
 

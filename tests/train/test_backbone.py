@@ -14,7 +14,7 @@ from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models import create_model
 from torchcaps.models._backbones import make_backbone
 from torchcaps.train import Run, fit, resume
-from torchcaps.train.module import TrainModule, parameter_groups, with_class_weights
+from torchcaps.train.module import CapsModule, parameter_groups, with_class_weights
 
 from .test_runner import Killed, kill_at, same_rows
 
@@ -55,13 +55,13 @@ def test_images_on_disk_and_workers_change_nothing(recipe, tmp_path):
 
 def test_a_backbone_is_frozen_and_then_trained(recipe, tmp_path, monkeypatch):
     seen: list[dict[str, torch.Tensor]] = []
-    whole_step = TrainModule.optimizer_step
+    whole_step = CapsModule.optimizer_step
 
     def watched(self, *args, **options):
         whole_step(self, *args, **options)
         seen.append({name: tensor.clone() for name, tensor in self.model.state_dict().items()})
 
-    monkeypatch.setattr(TrainModule, "optimizer_step", watched)
+    monkeypatch.setattr(CapsModule, "optimizer_step", watched)
     fit(recipe(*RESNET, "trainer.epochs=2"), tmp_path / "run")
     stem = [name for name in seen[0] if name.startswith("stem.")]
     assert len(seen) == 6

@@ -8,7 +8,7 @@ from torchcaps.data import BatchLoader, load_data, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.nn import MarginLoss
 from torchcaps.train import load_recipe
-from torchcaps.train.module import TrainModule, make_loss, make_model, make_optimizer
+from torchcaps.train.module import CapsModule, make_loss, make_model, make_optimizer
 from torchcaps.train.recipe import LossRecipe, OptimRecipe
 
 
@@ -18,10 +18,10 @@ def batch():
     return to_float(data.images), data.labels
 
 
-def module(*overrides: str) -> TrainModule:
+def module(*overrides: str) -> CapsModule:
     torch.manual_seed(0)
     recipe = load_recipe("digits", overrides)
-    return TrainModule(make_model(recipe, load_data("digits", "val")), recipe, total_steps=10)
+    return CapsModule(make_model(recipe, load_data("digits", "val")), recipe, total_steps=10)
 
 
 def test_loss_is_margin_plus_reconstruction(batch):
@@ -51,8 +51,8 @@ def test_totals_count_images(batch):
     made = module()
     made.validation_step(batch, 0)
     made.validation_step((batch[0][:0], batch[1][:0]), 1)
-    assert made.totals["val"][2] == len(batch[1])
-    assert made.totals["train"].tolist() == [0, 0, 0]
+    assert made.metrics["val_loss"].count == made.metrics["val_accuracy"].count == len(batch[1])
+    assert made.metrics["train_loss"].count == 0
 
 
 def test_loss_by_name_with_options():
@@ -85,7 +85,7 @@ def test_two_digits_are_reconstructed_separately():
     images, labels, sources = batch = next(iter(BatchLoader(data, 6)))
     torch.manual_seed(0)
     recipe = load_recipe("multimnist", ["data.options.source=digits", "loss.reconstruction=0.02"])
-    made = TrainModule(make_model(recipe, data), recipe, total_steps=10)
+    made = CapsModule(make_model(recipe, data), recipe, total_steps=10)
     capsules = made.model(images)
     expected = MarginLoss()(capsules, torch.zeros(6, 10).scatter(1, labels, 1.0))
     for k in range(2):
@@ -95,7 +95,8 @@ def test_two_digits_are_reconstructed_separately():
     both = [set(predicted) == set(true) for predicted, true in zip(
         capsules.activations.topk(2).indices.tolist(), labels.tolist(), strict=True
     )]  # fmt: skip
-    assert made.totals["train"].tolist()[1:] == [sum(both), 6]
+    accuracy = made.metrics["train_accuracy"]
+    assert (accuracy.total, accuracy.count) == (sum(both), 6)
 
 
 def test_model_without_classes_has_own_objective(batch):
@@ -106,10 +107,10 @@ def test_model_without_classes_has_own_objective(batch):
     torch.testing.assert_close(first, made.model.objective(batch[0]))
     # The draws of a validation batch are the same in every epoch.
     made.validation_step(batch, 3)
-    once = made.totals["val"].clone()
+    once = made._metric("val", "loss").compute()
     made.validation_step(batch, 3)
-    torch.testing.assert_close(made.totals["val"], 2 * once)
-    assert once[1] == 0
+    torch.testing.assert_close(made._metric("val", "loss").compute(), once)
+    assert set(made.metrics.keys()) == {"train_loss", "val_loss"}
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from torchcaps.data import DATASETS, BatchLoader, load_data, register_data
 from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
 from torchcaps.evaluation import evaluate, fit_temperature
 from torchcaps.train import Run, fit, load_recipe, resume
+from torchcaps.train._attached import Attached
 from torchcaps.train._callback import RunCallback
 from torchcaps.train._loop import make_trainer
-from torchcaps.train.module import TrainModule
+from torchcaps.train.module import CapsModule
 
 from .step_hashes import read_steps, recorded
 
@@ -230,6 +231,7 @@ KILL = """
 import os, signal, sys, torch
 from pathlib import Path
 from torchcaps.train import parse_recipe, fit
+from torchcaps.train._attached import Attached
 from torchcaps.train._callback import RunCallback
 
 moment, recipe, run, steps, tests = sys.argv[1:]
@@ -389,7 +391,7 @@ def test_precision_of_64_bits(recipe, tmp_path):
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
 def test_precision_of_16_bits(recipe, tmp_path, precision):
     run = Run.create(recipe(f"trainer.precision={precision}"), tmp_path / "run")
-    assert make_trainer(run, []).precision == precision
+    assert make_trainer(run, RunCallback(run), Attached()).precision == precision
 
 
 def test_invalid_start_leaves_no_folder(recipe, tmp_path):
@@ -404,7 +406,7 @@ def test_failed_run_is_recorded(recipe, tmp_path, monkeypatch):
     def fail(*args):
         raise RuntimeError("out of paper")
 
-    monkeypatch.setattr(TrainModule, "training_step", fail)
+    monkeypatch.setattr(CapsModule, "training_step", fail)
     with pytest.raises(RuntimeError, match="out of paper"):
         fit(recipe(), tmp_path / "run")
     assert Run.open(tmp_path / "run").status == "failed"
@@ -449,7 +451,7 @@ def test_data_are_cropped_to_model_input(recipe, tmp_path):
 
 
 def test_deleted_checkpoints(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchcaps.train._loop._spawn", lambda run, progress: 0)
+    monkeypatch.setattr("torchcaps.train._loop._spawn", lambda context, attached: 0)
     with raises_about(CheckpointError, "run", tmp_path / "run"):
         fit(recipe(*CNN, "trainer.devices=2"), tmp_path / "run")
 
@@ -506,7 +508,7 @@ def test_model_without_classes_is_selected_by_loss(recipe, tmp_path):
 
 def test_averaged_weights_are_validated_and_kept(recipe, tmp_path, monkeypatch):
     seen: list[dict[str, torch.Tensor]] = []
-    whole_step = TrainModule.optimizer_step
+    whole_step = CapsModule.optimizer_step
 
     def copied(model: torch.nn.Module) -> dict[str, torch.Tensor]:
         return {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -517,7 +519,7 @@ def test_averaged_weights_are_validated_and_kept(recipe, tmp_path, monkeypatch):
         whole_step(self, *args, **options)
         seen.append(copied(self.model))
 
-    monkeypatch.setattr(TrainModule, "optimizer_step", watched)
+    monkeypatch.setattr(CapsModule, "optimizer_step", watched)
     run = fit(recipe("optim.ema_decay=0.2", "trainer.epochs=1"), tmp_path / "run")
     mean, *steps = seen
     for number, weights in enumerate(steps, start=1):

@@ -22,14 +22,14 @@ def step_memory(run: Path) -> float | str:
 
 def training_step(recipe: Recipe) -> Candidate:
     """Return one step of a recipe: forward, losses, backward, update, with the state of the optimiser."""
-    from torchcaps.train.module import TrainModule, make_model
+    from torchcaps.train.module import CapsModule, make_model
 
     data = load_data(recipe.data.name, "train", **recipe.data.options)
     data = data.subset(range(min(len(data), recipe.data.batch_size)))
 
     def prepare(point: Point) -> Tasks:
         torch.manual_seed(recipe.seed)
-        module = TrainModule(make_model(recipe, data), recipe, total_steps=1)
+        module = CapsModule(make_model(recipe, data), recipe, total_steps=1)
         optimiser = module.configure_optimizers()["optimizer"]
         # Batch normalisation needs at least two images.
         size = max(2, point["batch"])

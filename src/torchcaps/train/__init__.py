@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from torchcaps.train.folder_recipe import FolderRecipe, choose_recipe
     from torchcaps.train.loading import Prediction, load_model, load_run, predict_images
     from torchcaps.train.lr_finder import FoundRate, find_lr
+    from torchcaps.train.module import CapsModule
     from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
     from torchcaps.train.run import Run
 
 _NAMES = {
+    "CapsModule": "module",
     "DEFAULT_RECIPE": "recipe",
     "FolderRecipe": "folder_recipe",
     "FoundRate": "lr_finder",
@@ -38,6 +40,7 @@ _NAMES = {
 
 __all__ = [
     "DEFAULT_RECIPE",
+    "CapsModule",
     "FolderRecipe",
     "FoundRate",
     "Prediction",

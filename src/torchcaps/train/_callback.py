@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
 from torchcaps.diagnostics import EpochDiagnostics
 from torchcaps.train._tables import write_diagnostics, write_metrics
@@ -65,6 +66,8 @@ class RunCallback(Callback):
         self.diagnostics = diagnostics
         self.state = RunState()
         self.stop_signal = 0
+        self._validated: dict[str, float] = {}
+        self._epoch_ended = False
         self._alone = True
         self._saved_at, self._saved_time = 0, time.monotonic()
         self._since = time.monotonic()
@@ -79,13 +82,14 @@ class RunCallback(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._advance_clock()
-        totals, record = pl_module.sum_totals("train"), self.run.record
-        checkpoint[KEY] = run_entry(self.run.recipe, self.state, totals, trainer.world_size, record)
+        # The sums of an epoch that has ended are a row of the metrics.
+        totals = torch.zeros(3) if self._epoch_ended else pl_module.sum_totals("train")
+        checkpoint[KEY] = run_entry(self.run.recipe, self.state, totals, trainer.world_size, self.run.record)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self.state = RunState(**checkpoint[KEY]["state"])
         # The sums are those of all processes: the first one continues them.
-        pl_module.totals["train"] = checkpoint[KEY]["train_totals"] * (trainer.global_rank == 0)
+        pl_module.restore_totals("train", checkpoint[KEY]["train_totals"] * (trainer.global_rank == 0))
         self._since = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
@@ -93,6 +97,9 @@ class RunCallback(Callback):
         # Lightning puts its own handler of SIGTERM in front of ours, which ends the process without a checkpoint.
         if self._handlers:
             signal.signal(signal.SIGTERM, self._stop)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._epoch_ended = False
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # After the last batch of an epoch, the checkpoint of the epoch follows its validation.
@@ -115,20 +122,28 @@ class RunCallback(Callback):
         due, stop = trainer.strategy.reduce(wishes, reduce_op="max").tolist()
         return bool(due), stop
 
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        # Lightning resets the metrics of the validation at its end.
+        self._validated = pl_module.means("val")
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         row = {
             "epoch": trainer.current_epoch + 1,
             "step": trainer.global_step,
             **pl_module.means("train"),
-            **pl_module.means("val"),
+            **self._validated,
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "seconds": self.seconds,
         }
-        state = self.state
+        self._validated, self._epoch_ended = {}, True
+        state, more = self.state, {"lr": row["lr"]}
         if self.diagnostics is not None and pl_module.model.is_classifier:
             snapshot = self.diagnostics(pl_module.model, pl_module.loss)
-            row |= snapshot.summary()
+            more |= snapshot.summary()
             state.diagnostics = [*state.diagnostics, *snapshot.rows(trainer.current_epoch + 1)]
+        # The module has logged loss and accuracy.
+        pl_module.log_dict(more, sync_dist=True)
+        row |= more
         state.rows = [*state.rows, row]
         if is_better(row, state.best):
             weights = pl_module.validated.state_dict()
@@ -136,10 +151,22 @@ class RunCallback(Callback):
         if trainer.is_global_zero:
             write_metrics(self.run.path, state.rows)
             write_diagnostics(self.run.path, state.diagnostics)
+
+    def save_epoch(self, trainer: Trainer) -> None:
+        """Save the checkpoint of an epoch, and end the training if it is complete or a signal came.
+
+        Args:
+            trainer: The trainer.
+
+        Raises:
+            Stopped: If a signal came.
+        """
+        complete = self.state.is_complete(self.run.recipe)
+        # A callback such as EarlyStopping may have ended the training.
+        self.state.ended = trainer.should_stop and not complete
+        trainer.should_stop = trainer.should_stop or complete
         self._save(trainer)
-        if state.is_complete(self.run.recipe):
-            trainer.should_stop = True
-        elif stop := self._agree(trainer)[1]:
+        if not trainer.should_stop and (stop := self._agree(trainer)[1]):
             raise Stopped(stop)
 
     def _save(self, trainer: Trainer) -> None:
@@ -181,3 +208,17 @@ class RunCallback(Callback):
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
             self._handlers = None
+
+
+class EpochCheckpoint(CheckpointCallback):
+    """Saves the checkpoint of each epoch: Lightning calls it after all other callbacks, whose state is part of it.
+
+    Args:
+        callback: Callback of the run.
+    """
+
+    def __init__(self, callback: RunCallback) -> None:
+        self.callback = callback
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.callback.save_epoch(trainer)

@@ -6,21 +6,24 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.loggers import Logger
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from torchcaps._files import MAX_TENSORS, open_regular, read_bounded, remove_parts
-from torchcaps.data import load_data
-from torchcaps.errors import CheckpointError, ConfigError, TorchcapsError
+from torchcaps.data import ImageDataset, load_data
+from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
 from torchcaps.models import save_weights
+from torchcaps.train._attached import Attached, attach
 from torchcaps.train._callback import Stopped
 from torchcaps.train._loop import train_loop
 from torchcaps.train._progress import testing_bar
@@ -37,12 +40,22 @@ from torchcaps.train.module import (
     parameter_groups,
     with_class_weights,
 )
-from torchcaps.train.recipe import Recipe, checking_options, with_absolute_paths
+from torchcaps.train.own_data import OwnData, own_recipe, view_data
+from torchcaps.train.recipe import OWN, Recipe, checking_options, with_absolute_paths
 from torchcaps.train.run import Run
 
 
 @torch.random.fork_rng(devices=[])
-def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = False) -> Run:
+def fit(
+    recipe: Recipe,
+    folder: str | Path | None = None,
+    *,
+    progress: bool = False,
+    callbacks: Callback | Iterable[Callback] | None = None,
+    logger: Logger | Iterable[Logger] | None = None,
+    trainer_options: Mapping[str, Any] | None = None,
+    data: OwnData | None = None,
+) -> Run:
     """Train a recipe in a new run folder.
 
     The run ends with the weights of the epoch that was best on the validation split, or of the last epoch if no image
@@ -53,6 +66,12 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
         recipe: The recipe.
         folder: New or empty folder of the run; by default `runs/<recipe>-<time>`.
         progress: Whether to show a progress bar.
+        callbacks: Callbacks of Lightning. They find `train_loss`, `train_accuracy`, `val_loss`, `val_accuracy`, `lr`
+            and the diagnostics in `trainer.callback_metrics`; their state is part of the checkpoints.
+        logger: Loggers of Lightning.
+        trainer_options: Further arguments of Lightning's `Trainer`, such as `gradient_clip_val`.
+        data: Datasets or DataLoaders of your own, by split (`train`, `test`, and `val` to hold images out), in place
+            of the data set of the recipe.
 
     Returns:
         The run.
@@ -66,13 +85,13 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
         >>> fit(load_recipe("digits", ["trainer.epochs=5"]), "runs/digits").status  # doctest: +SKIP
     """
     _check_main_guard(recipe)
-    recipe = with_absolute_paths(recipe)
+    attached = attach(progress, callbacks, logger, trainer_options)
+    recipe = with_absolute_paths(recipe if data is None else own_recipe(recipe, data))
     # Mistakes in data, model, loss or optimiser are reported before there is a folder.
-    with checking_options("data.options", recipe.data.options):
-        data = {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
-    train = data["train"]
+    splits = _load_splits(recipe) if data is None else view_data(data)
+    train = splits["train"]
     for name in ("target_accuracy", "patience"):
-        if getattr(recipe.trainer, name) is not None and not len(data["val"]):
+        if getattr(recipe.trainer, name) is not None and not len(splits["val"]):
             raise ConfigError(f"trainer.{name}: expected a validation split with images, got none")
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, train)
@@ -80,7 +99,7 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
     make_optimizer(recipe.optim, parameter_groups(model))
     check_mixup(recipe, model)
     run = Run.create(recipe, folder)
-    run.use_context(data, model)
+    run.use_context(splits, model, data)
     with run.locked(), _recorded(run):
         run.update_record(
             status="running",
@@ -89,7 +108,7 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
             num_classes=train.num_classes,
             num_labels=train.num_labels,
             class_names=list(train.class_names),
-            images={split: len(images) for split, images in data.items()},
+            images={split: len(images) for split, images in splits.items()},
             origin=train.origin,
             parameters=sum(weight.numel() for weight in model.parameters()),
             recipe_sha256=text_hash(recipe.to_toml()),
@@ -97,12 +116,27 @@ def fit(recipe: Recipe, folder: str | Path | None = None, *, progress: bool = Fa
             started=now(),
             resumed=[],
         )
-        _run(run, progress)
+        _run(run, attached)
     return run
 
 
+def _load_splits(recipe: Recipe) -> dict[str, ImageDataset]:
+    with checking_options("data.options", recipe.data.options):
+        return {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
+
+
 @torch.random.fork_rng(devices=[])
-def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = False, progress: bool = False) -> Run:
+def resume(
+    folder: str | Path,
+    *,
+    epochs: int | None = None,
+    restart: bool = False,
+    progress: bool = False,
+    callbacks: Callback | Iterable[Callback] | None = None,
+    logger: Logger | Iterable[Logger] | None = None,
+    trainer_options: Mapping[str, Any] | None = None,
+    data: OwnData | None = None,
+) -> Run:
     """Continue a run from its newest checkpoint.
 
     The run ends with the weights of an uninterrupted run, bit for bit on the same machine with the same number of
@@ -115,6 +149,10 @@ def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = Fal
         epochs: New total number of epochs.
         restart: Whether to start again from the first step; the checkpoints are kept aside.
         progress: Whether to show a progress bar.
+        callbacks: The callbacks that the run was started with; their state is restored.
+        logger: Loggers of Lightning.
+        trainer_options: The options that the run was started with.
+        data: The datasets that the run was started with, if they are your own.
 
     Returns:
         The run.
@@ -122,14 +160,17 @@ def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = Fal
     Raises:
         ConfigError: If `epochs` is less than planned, or a finished run is to be restarted.
         CheckpointError: If the folder is not a run, is in use, or has no usable checkpoint.
+        DataError: If `data` are missing, or are not those of the run.
 
     Example:
         >>> resume("runs/NAME", epochs=20)  # doctest: +SKIP
     """
+    attached = attach(progress, callbacks, logger, trainer_options)
     run = Run.open(folder)
     total = run.recipe.trainer.epochs if epochs is None else epochs
     if run.status == "finished" and restart:
         raise ConfigError(f"restart: expected a run that is not finished, got '{run.path}'")
+    own = _own_context(run, data)
     if run.status == "finished" and total == run.recipe.trainer.epochs and _is_intact(run):
         return run
     _check_main_guard(run.recipe)
@@ -150,8 +191,26 @@ def resume(folder: str | Path, *, epochs: int | None = None, restart: bool = Fal
             )
             # It may have been missing or damaged.
             run = run.change(run.recipe)
-            _run(run, progress)
+            if own is not None:
+                run.use_context(own=own)
+            _run(run, attached)
     return run
+
+
+def _own_context(run: Run, data: OwnData | None) -> OwnData | None:
+    """Check that datasets of the caller are those of a run."""
+    if (data is None) != (run.recipe.data.name != OWN):
+        expected = "the datasets that the run was trained on" if data is None else f"no data but '{run.data_name}'"
+        raise DataError(f"data: expected {expected}, got {'none' if data is None else 'others'} for '{run.path}'")
+    if data is not None:
+        run.use_context(own=data)
+        found, known = (
+            {split: len(run.load_data(split)) for split in ("train", "val", "test")},
+            run.record.get("images"),
+        )
+        if known is not None and found != known:
+            raise DataError(f"data: expected {known}, the images of the run, got {found}")
+    return data
 
 
 def _is_intact(run: Run) -> bool:
@@ -200,14 +259,14 @@ def _extend(run: Run, epochs: int) -> Run:
     return run.change(recipe)
 
 
-def _run(run: Run, progress: bool) -> None:
+def _run(run: Run, attached: Attached) -> None:
     for folder in (run.path, run.checkpoints):
         remove_parts(folder)
     checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
     state = None if checkpoint is None else checkpoint.state
     if state is None or not state.is_complete(run.recipe):
-        state = train_loop(run.context, checkpoint, progress=progress)
-    _finish(run, state, progress)
+        state = train_loop(run.context, checkpoint, attached)
+    _finish(run, state, attached.progress)
 
 
 @contextmanager

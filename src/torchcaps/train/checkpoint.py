@@ -6,6 +6,8 @@ format version, what the checkpoint belongs to, and the state of the run.
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 import warnings
 import zipfile
@@ -20,10 +22,10 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from torchcaps._files import MAX_TENSORS, make_folder, open_regular, replacing
 from torchcaps.diagnostics.history import Row
-from torchcaps.errors import CheckpointError
+from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.train.recipe import Recipe, recipe_hash
 
-FORMAT = 1
+FORMAT = 2
 KEY = "run"
 # Checkpoints that are kept: the newest, one more in case that one is damaged, and the last one of each of the newest
 # epochs, as far as all of them take at most this number of bytes.
@@ -41,15 +43,17 @@ class RunState:
         diagnostics: The rows of diagnostics.csv.
         best: The row of the best epoch, and its `weights`; empty before the first epoch has ended.
         seconds: Training time so far, over all resumptions.
+        ended: Whether a callback ended the training early.
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
     diagnostics: list[Row] = field(default_factory=list)
     best: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    ended: bool = False
 
     def is_complete(self, recipe: Recipe) -> bool:
-        """Return whether training has ended: by its epochs, its target accuracy or its patience.
+        """Return whether training has ended: by its epochs, target accuracy, patience or a callback.
 
         Args:
             recipe: Recipe of the run.
@@ -61,7 +65,7 @@ class RunState:
         reached = target is not None and bool(self.best) and self.best["val_accuracy"] >= target
         patience = recipe.trainer.patience
         stalled = patience is not None and bool(self.best) and len(self.rows) - self.best["epoch"] >= patience
-        return reached or stalled or len(self.rows) >= recipe.trainer.epochs
+        return self.ended or reached or stalled or len(self.rows) >= recipe.trainer.epochs
 
 
 class Checkpoint(NamedTuple):
@@ -93,8 +97,12 @@ class CheckpointFiles(TorchCheckpointIO):
             checkpoint: The content.
             path: The file.
             storage_options: Ignored.
+
+        Raises:
+            ConfigError: If the state of a callback could not be read again without running code.
         """
         path = Path(path)
+        _check_callbacks(checkpoint.get("callbacks", {}))
         make_folder(path.parent)
         with replacing(path) as file:
             torch.save(checkpoint, file)
@@ -116,6 +124,19 @@ class CheckpointFiles(TorchCheckpointIO):
             content, self.loaded = self.loaded.content, None
             return content
         return read_checkpoint(Path(path))
+
+
+def _check_callbacks(states: Mapping[str, Any]) -> None:
+    for name, state in states.items():
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        try:
+            torch.load(file, weights_only=True)
+        except pickle.UnpicklingError:
+            raise ConfigError(
+                f"callbacks: expected state_dict() of tensors, numbers, strings, lists and dicts, got {name}: {state!r}"
+            ) from None
 
 
 def run_entry(

@@ -23,6 +23,7 @@ from torchcaps.models import ImageModel
 from torchcaps.types import Progress
 
 if TYPE_CHECKING:
+    from torchcaps.train.own_data import OwnData
     from torchcaps.train.run import Run
 
 
@@ -33,16 +34,24 @@ class RunContext:
         run: The run.
         data: Splits that have been loaded already, as stored.
         model: The model that `new_model` returns first, already initialised with the seed of the recipe.
+        own: Datasets or DataLoaders of the caller, in place of the data set of the recipe.
 
     Example:
         >>> Run.open("runs/NAME").context.evaluate().accuracy  # doctest: +SKIP
     """
 
     def __init__(
-        self, run: Run, data: Mapping[str, ImageDataset] | None = None, model: ImageModel | None = None
+        self,
+        run: Run,
+        data: Mapping[str, ImageDataset] | None = None,
+        model: ImageModel | None = None,
+        own: OwnData | None = None,
     ) -> None:
+        from torchcaps.train.own_data import view_data
+
         self.run = run
-        self._data = dict(data or {})
+        self.own = own
+        self._data = dict(data or ({} if own is None else view_data(own)))
         self._cropped: dict[str, ImageDataset] = {}
         self._fresh = model
         self._model: ImageModel | None = None

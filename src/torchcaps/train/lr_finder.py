@@ -13,7 +13,7 @@ from lightning.pytorch.tuner.tuning import Tuner
 from torchcaps.data import BatchLoader, load_data
 from torchcaps.errors import ConfigError
 from torchcaps.train._loop import quiet
-from torchcaps.train.module import TrainModule, make_model, with_class_weights
+from torchcaps.train.module import CapsModule, make_model, with_class_weights
 from torchcaps.train.recipe import Recipe
 
 
@@ -63,7 +63,7 @@ def find_lr(recipe: Recipe, *, steps: int = 100, lowest: float = 1e-6, highest: 
         seed=recipe.seed,
         epoch_size=recipe.data.epoch_size,
     )
-    module = TrainModule(model, with_class_weights(recipe, data), steps)
+    module = CapsModule(model, with_class_weights(recipe, data), steps)
     # Lightning's finder needs an attribute that holds the learning rate.
     vars(module)["lr"] = recipe.optim.lr
     with tempfile.TemporaryDirectory() as folder, quiet(), warnings.catch_warnings():

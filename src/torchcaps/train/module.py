@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+from torchmetrics import Metric
 
 from torchcaps._registry import check_options
 from torchcaps.data import ImageDataset
@@ -19,7 +21,7 @@ from torchcaps.errors import ConfigError, TorchcapsError
 from torchcaps.evaluation import is_correct
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import LOSSES, ReconstructionLoss
-from torchcaps.train.recipe import LossRecipe, OptimRecipe, Recipe, checking_options
+from torchcaps.train.recipe import OWN, DataRecipe, LossRecipe, ModelRecipe, OptimRecipe, Recipe, checking_options
 from torchcaps.train.schedule import lr_factor
 
 # Class of each optimiser, and its options besides learning rate and weight decay.
@@ -158,24 +160,73 @@ def parameter_groups(model: ImageModel) -> list[Any]:
     return [{"params": rest}, {"params": stem, "lr": model.stem_lr}]
 
 
-class TrainModule(LightningModule):
-    """A model with its loss and optimiser.
+def _average(decay: float, mean: Tensor, current: Tensor, count: Tensor | int) -> Tensor:
+    """Return the moving average of a parameter or buffer after `count` steps."""
+    if not mean.is_floating_point():
+        return current
+    # A smaller decay in the first steps, so that the initial weights are forgotten.
+    return mean.lerp(current, max(1 - decay, 10 / (10 + int(count))))
+
+
+class Mean(Metric):
+    """Mean over all images and processes, from sums. torchmetrics' own `MeanMetric` drops or warns of NaN.
+
+    Attributes:
+        total: Sum of the values.
+        count: Number of images.
+
+    Example:
+        >>> mean = Mean()
+        >>> mean.update(torch.tensor(6.0), 4)
+        >>> mean.compute()
+        tensor(1.5000)
+    """
+
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "count"):
+            self.add_state(name, torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, total: Tensor, count: int | Tensor) -> None:
+        self.total = self.total + total.to(self.total)
+        self.count = self.count + count
+
+    def compute(self) -> Tensor:
+        return self.total / self.count
+
+
+class CapsModule(LightningModule):
+    """A model with its loss and optimiser, for the trainer of Lightning: that of `fit`, or your own.
 
     The loss is that of the classification plus that of the reconstruction from the capsule of the true class. A model
-    that does not classify has its own objective.
+    that does not classify has its own objective. After each epoch `train_loss`, `train_accuracy`, `val_loss` and
+    `val_accuracy` are logged, means over all images and processes: callbacks and loggers find them by these names.
 
     Args:
         model: The model.
-        recipe: The recipe.
-        total_steps: Number of steps of the run.
+        recipe: Its `loss`, `optim`, `seed` and `data.augment.mixup` are used; by default the model's own loss and Adam.
+        total_steps: Number of steps of the run, at which the schedule of the learning rate ends; by default that of
+            the trainer.
 
     Attributes:
-        totals: Sums of loss, correct predictions and images in the current pass, per split.
         ema: Exponential moving average of the model; None without `optim.ema_decay`.
+
+    Shape:
+        A batch: images float [B, C, H, W] in [0, 1] and labels int64 [B], as a `DataLoader` of an `ImageDataset` gives
+        it; with two objects per image labels [B, 2] and the image of each object alone, [B, 2, C, H, W].
+
+    Example:
+        >>> from lightning.pytorch import Trainer  # doctest: +SKIP
+        >>> module = CapsModule(create_model("capsnet_small"))  # doctest: +SKIP
+        >>> Trainer(max_epochs=5).fit(module, train_loader, val_loader)  # doctest: +SKIP
     """
 
-    def __init__(self, model: ImageModel, recipe: Recipe, total_steps: int) -> None:
+    def __init__(self, model: ImageModel, recipe: Recipe | None = None, total_steps: int | None = None) -> None:
         super().__init__()
+        recipe = Recipe(OWN, ModelRecipe(OWN), DataRecipe(OWN)) if recipe is None else recipe
         self.model = model
         self.recipe = recipe
         self.total_steps = total_steps
@@ -186,8 +237,14 @@ class TrainModule(LightningModule):
         # DDP would wait for gradients of a decoder that is not trained.
         if model.decoder is not None and not self.reconstruction.weight:
             model.decoder.requires_grad_(False)
-        self.ema = copy.deepcopy(model).requires_grad_(False) if recipe.optim.ema_decay else None
-        self.totals = {"train": torch.zeros(3), "val": torch.zeros(3)}
+        self.ema: AveragedModel | None = None
+        if recipe.optim.ema_decay:
+            # In place of Lightning's callback: it updates after the checkpoint of a step may have been written.
+            average = partial(_average, recipe.optim.ema_decay)
+            self.ema = AveragedModel(model, avg_fn=average, use_buffers=True).requires_grad_(False)
+        names = ("loss", "accuracy") if model.is_classifier else ("loss",)
+        keys = [f"{split}_{name}" for split in ("train", "val") for name in names]
+        self.metrics = nn.ModuleDict({key: Mean() for key in keys})
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Dropout depends on seed, step and process only, so that no generator state has to be saved.
@@ -202,24 +259,13 @@ class TrainModule(LightningModule):
     @property
     def validated(self) -> ImageModel:
         """The network that is validated and stored: the moving average, if there is one."""
-        return self.model if self.ema is None else self.ema
+        return self.model if self.ema is None else cast(ImageModel, self.ema.module)
 
     def optimizer_step(self, *args: Any, **options: Any) -> None:
         super().optimizer_step(*args, **options)
         # Here and not at the end of the batch: a checkpoint may be written before that.
         if self.ema is not None:
-            self._update_ema(self.ema)
-
-    @torch.no_grad()
-    def _update_ema(self, ema: ImageModel) -> None:
-        # A smaller decay in the first steps, so that the initial weights are forgotten.
-        share = max(1 - self.recipe.optim.ema_decay, 10 / (10 + self.global_step))
-        current = self.model.state_dict()
-        for name, mean in ema.state_dict().items():
-            if mean.is_floating_point():
-                mean.lerp_(current[name], share)
-            else:
-                mean.copy_(current[name])
+            self.ema.update_parameters(self.model)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss = self._step("train", self.model, batch)
@@ -231,24 +277,39 @@ class TrainModule(LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        # With several processes, one may get no image of the last batch.
         if len(batch[1]):
             # The same random numbers in every epoch make epochs comparable.
             seed = mix_seed(self.recipe.seed, batch_idx, self.global_rank)
             self._step("val", self.validated, batch, torch.Generator().manual_seed(seed))
+        else:
+            # With several processes, one may get no image of the last batch.
+            nothing = torch.zeros((), device=self.device)
+            self._measure("val", nothing, nothing if self.model.is_classifier else None, 0)
 
     def _step(self, split: str, model: ImageModel, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
-        labels = batch[1]
         if model.is_classifier:
             loss, correct = self._classify(model, batch)
         else:
-            loss, correct = model.objective(batch[0], generator), labels.new_zeros(())
-        sums = torch.stack([loss.detach().float() * len(labels), correct, correct.new_tensor(len(labels))])  # [3]
-        self.totals[split] = self.totals[split].to(sums.device) + sums
+            loss, correct = model.objective(batch[0], generator), None
+        self._measure(split, loss.detach(), correct, len(batch[1]))
         return loss
 
+    def _measure(self, split: str, loss: Tensor, correct: Tensor | None, count: int) -> None:
+        """Add the mean loss of `count` images, and which of them are correct, to the metrics of a split."""
+        self._metric(split, "loss").update(loss.float() * count, count)
+        if correct is not None:
+            self._metric(split, "accuracy").update(correct.sum(), count)
+        # Without a trainer, a step can be called but nothing is logged.
+        if self._trainer is not None:
+            # Lightning reduces the metrics over all processes at the end of the epoch, and resets them.
+            own = {key: metric for key, metric in self.metrics.items() if key.startswith(split)}
+            self.log_dict(cast(dict[str, Any], own), on_step=False, on_epoch=True)
+
+    def _metric(self, split: str, name: str) -> Mean:
+        return cast(Mean, self.metrics[f"{split}_{name}"])
+
     def _classify(self, model: ImageModel, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss and the number of correct predictions."""
+        """Return the loss, and which predictions are correct, [B]."""
         images, labels = batch[:2]
         if self.recipe.data.augment.mixup and model.training:
             return self._classify_mixed(model, images, labels)
@@ -259,7 +320,7 @@ class TrainModule(LightningModule):
             pairs = [(labels, images)] if labels.dim() == 1 else zip(labels.unbind(1), batch[2].unbind(1), strict=True)
             for classes, targets in pairs:
                 loss = loss + self.reconstruction(model.decode(capsules, classes), targets)
-        return loss, is_correct(capsules.activations, labels).sum()
+        return loss, is_correct(capsules.activations, labels)
 
     def _classify_mixed(self, model: ImageModel, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Blend each image with another of the batch, and their losses in the same shares (mixup)."""
@@ -269,16 +330,17 @@ class TrainModule(LightningModule):
         share, order = max(share, 1 - share), torch.randperm(len(labels)).to(labels.device)
         capsules = model(share * images + (1 - share) * images[order])
         loss = share * self.loss(capsules, labels) + (1 - share) * self.loss(capsules, labels[order])
-        return loss, is_correct(capsules.activations, labels).sum()
+        return loss, is_correct(capsules.activations, labels)
 
     def configure_optimizers(self) -> Any:
         optim = self.recipe.optim
+        total = int(self.trainer.estimated_stepping_batches) if self.total_steps is None else self.total_steps
         optimizer = make_optimizer(optim, parameter_groups(self.model))
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(optim, step, self.total_steps))
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(optim, step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def means(self, split: str) -> dict[str, float]:
-        """Return the mean loss and accuracy of the pass, over all processes, and reset the sums.
+        """Return the mean loss and accuracy of the pass, over all processes.
 
         Args:
             split: "train" or "val".
@@ -287,7 +349,6 @@ class TrainModule(LightningModule):
             The metrics, named after the split; the accuracy of classifiers only; nothing for a pass without images.
         """
         loss, correct, count = self.sum_totals(split).tolist()
-        self.totals[split] = torch.zeros(3)
         if not count:
             return {}
         means = {f"{split}_loss": loss / count}
@@ -302,4 +363,19 @@ class TrainModule(LightningModule):
         Returns:
             Loss, correct predictions and images, [3].
         """
-        return self.trainer.strategy.reduce(self.totals[split].to(self.device, copy=True), reduce_op="sum").cpu()
+        loss = self._metric(split, "loss")
+        correct = self._metric(split, "accuracy").total if self.model.is_classifier else torch.zeros_like(loss.total)
+        sums = torch.stack([loss.total, correct, loss.count]).to(self.device)
+        return self.trainer.strategy.reduce(sums, reduce_op="sum").cpu()
+
+    def restore_totals(self, split: str, totals: Tensor) -> None:
+        """Continue the sums of a pass that was interrupted.
+
+        Args:
+            split: "train" or "val".
+            totals: What `sum_totals` returned; zeros in all processes but one.
+        """
+        loss, correct, count = totals.to(self.device)
+        self._metric(split, "loss").update(loss, count)
+        if self.model.is_classifier:
+            self._metric(split, "accuracy").update(correct, count)

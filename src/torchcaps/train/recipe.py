@@ -19,6 +19,8 @@ from torchcaps.models import MODELS
 from torchcaps.nn import LOSSES
 
 DEFAULT_RECIPE = "digits"
+# Name of the data of the caller, as `fit(recipe, data=...)` takes them: no registered data set has it.
+OWN = "own"
 # A name becomes part of a folder: no separators, no "." or "..", nothing that a terminal interprets.
 _PLAIN = re.compile(r"\w|\w[\w .+-]{0,98}[\w+-]")
 

@@ -15,16 +15,17 @@ from torch import Tensor
 
 from torchcaps._files import make_folder, write_text
 from torchcaps.data import ImageDataset, load_data
-from torchcaps.errors import CheckpointError
+from torchcaps.errors import CheckpointError, DataError
 from torchcaps.models import ImageModel, ModelDescription, check_weights, load_weights
 from torchcaps.train._folder import LOCK, claim_folder, lock_folder, make_or_use
 from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
 from torchcaps.train._tables import read_diagnostics, read_metrics
 from torchcaps.train.context import RunContext
-from torchcaps.train.recipe import Recipe, checking_options
+from torchcaps.train.recipe import OWN, Recipe, checking_options
 
 if TYPE_CHECKING:
     from torchcaps.train.loading import Prediction
+    from torchcaps.train.own_data import OwnData
 
 
 @dataclass(frozen=True)
@@ -190,14 +191,20 @@ class Run:
         """Data, model and evaluation of the run, each loaded at most once."""
         return RunContext(self)
 
-    def use_context(self, data: Mapping[str, ImageDataset], model: ImageModel) -> None:
+    def use_context(
+        self,
+        data: Mapping[str, ImageDataset] | None = None,
+        model: ImageModel | None = None,
+        own: OwnData | None = None,
+    ) -> None:
         """Give the run data and a new model that have been loaded already.
 
         Args:
             data: The splits, as stored.
             model: The model, initialised with the seed of the recipe.
+            own: Datasets or DataLoaders of the caller, where the data are not those of a registered data set.
         """
-        self.__dict__["context"] = RunContext(self, data, model)
+        self.__dict__["context"] = RunContext(self, data, model, own)
 
     def load_data(self, split: str, *, stored: bool = False) -> ImageDataset:
         """Load a split of the data.
@@ -208,7 +215,18 @@ class Run:
 
         Returns:
             The data set.
+
+        Raises:
+            DataError: If the run was trained on datasets of the caller, which are not here.
         """
+        if self.recipe.data.name == OWN:
+            given = self.__dict__.get("context")
+            if given is None or given.own is None:
+                raise DataError(
+                    f"data: expected the datasets that the run was trained on, got none for '{self.path}' "
+                    "(give them to tc.train.resume, or to Run.use_context)"
+                )
+            return given.data(split, stored=stored)
         with checking_options("data.options", self.recipe.data.options):
             data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
         return data if stored else self.crop(data)
