@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torchcaps.integrations import export
     from torchcaps.models import create_model, list_models, list_pretrained, pretrained_card, register_model
     from torchcaps.nn import list_routers
+    from torchcaps.plugins import load_plugins
     from torchcaps.train import load_model, load_run
     from torchcaps.types import Capsules, Routed, Trace
 
@@ -57,6 +58,7 @@ _NAMES = {
     "list_routers": "nn",
     "load_data": "data",
     "load_model": "train",
+    "load_plugins": "plugins",
     "load_run": "train",
     "pretrained_card": "models",
     "register_model": "models",
@@ -81,6 +83,7 @@ __all__ = [
     "list_routers",
     "load_data",
     "load_model",
+    "load_plugins",
     "load_run",
     "models",
     "nn",

@@ -52,7 +52,7 @@ def test_every_command_has_help_and_examples(name: str, ask) -> None:
     verb = VERBS[name]
     assert f"usage: torchcaps {name}" in out
     assert verb.description.split()[0] in out
-    assert 2 <= len(verb.examples) <= 4
+    assert 2 <= len(verb.examples) <= 6
     assert all(f"  {command}" in out for command, _ in verb.examples)
     assert all(command.startswith(f"torchcaps {name}") for command, _ in verb.examples)
 

@@ -28,8 +28,10 @@ from torchcaps.cli import (
     show,
     train,
 )
+from torchcaps.cli._logging import log_to_stderr
 from torchcaps.cli._verb import STOPPED, Verb
 from torchcaps.errors import ConfigError, TorchcapsError
+from torchcaps.plugins import load_plugins
 
 VERBS: dict[str, Verb] = {
     module.VERB.name: module.VERB
@@ -54,6 +56,8 @@ VERBS: dict[str, Verb] = {
 # A disk that is full, a limit on files, a folder that is read-only.
 _DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EROFS", "EACCES", "EPERM")}
 MISTAKE, FAILURE, BROKEN_PIPE = 2, 1, 141
+# Options of every command.
+_COMMON = ("--json", "--debug", "-q", "--quiet", "--log-level", "--import")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +116,7 @@ def _run(words: list[str]) -> int:
         return _run([*words[1:2], "--help"])
     name, *rest = words
     if name.startswith("-"):
-        hint = "put it after the command" if name in ("--json", "--debug") else "see `torchcaps --help`"
+        hint = "put it after the command" if name in _COMMON else "see `torchcaps --help`"
         raise ConfigError(f"unknown option '{name}' before the command; {hint}")
     if name not in VERBS:
         raise ConfigError(f"unknown command '{name}'{nearest(name, VERBS)}")
@@ -122,10 +126,14 @@ def _run(words: list[str]) -> int:
         return 0
     from torchcaps.cli._output import Output
 
-    with warnings.catch_warnings(), explain_missing():
+    with warnings.catch_warnings(), log_to_stderr(args.log_level), explain_missing():
         # One line, without the place in the source code.
-        warnings.showwarning = lambda message, *rest: print(f"note: {message}", file=sys.stderr)
-        return verb.run(args, Output(as_json=args.json, quiet=getattr(args, "quiet", False)))
+        warnings.showwarning = lambda message, *rest: args.quiet or print(f"note: {message}", file=sys.stderr)
+        if args.modules:
+            # As `python -m` does: a module of your own is often in the working folder.
+            sys.path.insert(0, "")
+        load_plugins(args.modules)
+        return verb.run(args, Output(as_json=args.json, quiet=args.quiet))
 
 
 def _help() -> str:
@@ -139,12 +147,17 @@ commands:
 {verbs}
 
 `torchcaps help COMMAND` or `torchcaps COMMAND --help` explains a command, with examples.
-Every command takes --json (one JSON document on stdout) and --debug (tracebacks).
-`torchcaps --version` (-V) prints the version.
+Every command takes --json (one JSON document on stdout), -q (no progress and no notes), --log-level LEVEL,
+--import MODULE (models of your own) and --debug (tracebacks). `torchcaps --version` (-V) prints the version.
 
 environment:
-  TORCHCAPS_DATA  folder with data sets (default: the user's cache folder)
-  TORCHCAPS_CPU   instruction set of the kernels: portable, avx2 or avx512 (default: the best available)
+  TORCHCAPS_DATA    folder with data sets (default: the user's cache folder)
+  TORCHCAPS_CPU     instruction set of the kernels: portable, avx2 or avx512 (default: the best available)
+  TORCHCAPS_LOG     messages on stderr: debug, info, warning or error (default: warning)
+  TORCHCAPS_IMPORT  modules to import first, separated by commas
+  NO_COLOR          no colours
+
+exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM
 
 examples:
   torchcaps train                                       # train a small network on digits, write a report

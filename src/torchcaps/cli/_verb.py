@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # The exit code after Ctrl-C, as shells have it.
 STOPPED = 130
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,6 +34,8 @@ class Parser(argparse.ArgumentParser):
             formatter_class=layout,
             add_help=False,
             allow_abbrev=False,
+            # An option of every command replaces one of the same name.
+            conflict_handler="resolve",
         )
         self._positionals.title = "arguments"
 
@@ -94,6 +97,18 @@ class Verb:
         )
         self.configure(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+        parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
+        parser.add_argument(
+            "--log-level", choices=LEVELS, help="messages on stderr (default: TORCHCAPS_LOG, or warning)"
+        )
+        parser.add_argument(
+            "--import",
+            dest="modules",
+            action="append",
+            default=[],
+            metavar="MODULE",
+            help="import a Python module first, which registers models or routers of your own",
+        )
         parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
         parser.add_argument("-h", "--help", action="store_true", help="show this help and exit")
         return parser

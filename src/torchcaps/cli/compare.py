@@ -42,7 +42,6 @@ def _configure(parser: ArgumentParser) -> None:
         help="further test data, with options; may be repeated",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="the folder (default: runs/compare-RECIPE)")
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def _run(args: Namespace, out: Output) -> int:

@@ -25,7 +25,6 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 selects a free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="where to listen (default: this machine only)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _run(args: Namespace, out: Output) -> int:

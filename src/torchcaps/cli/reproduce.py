@@ -42,7 +42,6 @@ def _configure(parser: ArgumentParser) -> None:
         help=f"folder of the runs, shared by reproductions (default: {FOLDER}, or {TRIALS} for changed experiments)",
     )
     parser.add_argument("--remeasure", action="store_true", help="measure finished runs again")
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def _run(args: Namespace, out: Output) -> int:

@@ -42,7 +42,6 @@ def _configure(parser: ArgumentParser) -> None:
     )
     add_repeats(parser)
     parser.add_argument("--no-report", action="store_true", help="train and evaluate only, without figures and report")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _run(args: Namespace, out: Output) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import re
 import urllib.error
@@ -21,6 +22,9 @@ TIMEOUT = 20
 ATTEMPTS = 4
 
 Progress = Callable[[int, int], None]
+
+
+logger = logging.getLogger(__name__)
 
 
 class DownloadError(OSError):
@@ -55,6 +59,7 @@ def download(
             for url in () if complete else urls:
                 reason = _try(url, file, is_right, part, max_bytes, progress)
                 complete = reason is None
+                logger.info("download of %s: %s", url, reason or "complete")
                 if complete:
                     break
                 failures.append(f"{url.rpartition('/')[0]}/: {reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ REMEDY = (
     "install a C++17 compiler (GCC or Clang; on Windows, Clang of Visual Studio), then run "
     "`pip install --no-cache-dir --force-reinstall --no-deps torchcaps`"
 )
+logger = logging.getLogger(__name__)
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 # The type that the kernels compute each type in.
 _COMPUTE_DTYPE = {
@@ -65,7 +67,9 @@ def load(folders: Sequence[str]) -> tuple[ctypes.CDLL | None, str]:
     if version != ABI_VERSION:
         return None, f"the library of CPU kernels is stale: expected ABI version {ABI_VERSION}, got {version}; {REMEDY}"
     library.torchcaps_instruction_set.restype = ctypes.c_char_p
-    return library, library.torchcaps_instruction_set().decode()
+    detail = library.torchcaps_instruction_set().decode()
+    logger.debug("CPU kernels: %s, %s", detail, path)
+    return library, detail
 
 
 # TORCHCAPS_LIBRARY names the folder of another build, such as one with sanitizers. An editable installation has two

@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.plugins import load_plugins
 from torchcaps.train._callback import SIGNALS, Stopped
 
 _PR_SET_PDEATHSIG = 1
@@ -136,6 +137,7 @@ def _signals_passed_on(processes: Sequence[BaseProcess]) -> Iterator[list[int]]:
 def _work(sender: Connection, parent: int, target: Callable[..., None], rank: int, *args: Any) -> None:
     _end_with(parent)
     try:
+        load_plugins()
         target(rank, *args)
     except Exception as error:
         ours = isinstance(error, TorchcapsError)

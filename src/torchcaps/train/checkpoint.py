@@ -7,6 +7,7 @@ format version, what the checkpoint belongs to, and the state of the run.
 from __future__ import annotations
 
 import io
+import logging
 import pickle
 import re
 import warnings
@@ -24,6 +25,8 @@ from torchcaps._files import MAX_TENSORS, make_folder, open_regular, replacing
 from torchcaps.diagnostics.history import Row
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.train.recipe import Recipe, recipe_hash
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 2
 KEY = "run"
@@ -106,6 +109,7 @@ class CheckpointFiles(TorchCheckpointIO):
         make_folder(path.parent)
         with replacing(path) as file:
             torch.save(checkpoint, file)
+        logger.info("checkpoint: %s", path)
 
     def load_checkpoint(
         self, path: Any, map_location: Callable[..., Any] | None = None, weights_only: Any = True
