@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raising import raises_about
-from torchcaps.cli._args import one_name, program, read_options, split_words
+from torchcaps.cli._args import one_name, options_to_overrides, program, read_options, split_words
 from torchcaps.errors import ConfigError
 
 
@@ -71,3 +71,20 @@ def test_program(found, called, expected, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("shutil.which", lambda name: found)
     monkeypatch.setattr(sys, "argv", [called])
     assert program() == expected
+
+
+def test_options_that_are_keys_of_a_recipe() -> None:
+    words = ["digits", "--epochs", "5", "--batch-size=32", "--optim.lr", "0.1", "--iters", "1", "--quiet"]
+    assert options_to_overrides(words, ["--quiet"]) == [
+        "digits",
+        "epochs=5",
+        "batch_size=32",
+        "optim.lr=0.1",
+        "iters=1",
+        "--quiet",
+    ]
+    # Neither an option nor a key: the parser of the command reports it.
+    assert options_to_overrides(["--nosuch", "5", "-h"], []) == ["--nosuch", "5", "-h"]
+    for words in (["--epochs"], ["--epochs", "--quiet"]):
+        with raises_about(ConfigError, "--epochs"):
+            options_to_overrides(words, ["--quiet"])

@@ -77,7 +77,46 @@ def test_errors_name_the_argument(run: Path, ask, pictures: Path, tmp_path: Path
     unfinished = tmp_path / "unfinished"
     shutil.copytree(run, unfinished)
     (unfinished / "weights.safetensors").unlink()
-    assert ask("eval", unfinished)[2].startswith("run: expected a finished run")
+    shutil.rmtree(unfinished / "checkpoints")
+    assert ask("eval", unfinished)[2].startswith("run: expected a run with at least one finished epoch")
+
+
+@pytest.mark.filterwarnings("default:run .* is not finished")
+def test_newest_checkpoint_of_an_unfinished_run(run: Path, pictures: Path, ask, tmp_path: Path) -> None:
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(run, unfinished)
+    for name in ("weights.safetensors", "evaluation.json", "predictions.safetensors"):
+        (unfinished / name).unlink()
+    (unfinished / "run.json").write_text((run / "run.json").read_text().replace('"finished"', '"running"', 1))
+    code, out, err = ask("eval", unfinished, "--json")
+    assert code == 0
+    assert "not finished" in err
+    assert json.loads(out)["accuracy"] == json.loads((run / "evaluation.json").read_text())["accuracy"]
+    # Nothing is stored as the result of the run.
+    assert not (unfinished / "evaluation.json").exists()
+    code, out, err = ask("predict", unfinished, next(pictures.rglob("*.png")), "--out", tmp_path / "figures")
+    assert code == 0
+    assert "epoch" in err
+
+
+def test_folder_with_some_of_the_classes(run: Path, pictures: Path, ask, ask_json, tmp_path: Path) -> None:
+    few = tmp_path / "few"
+    shutil.copytree(pictures / "eel", few / "eel")
+    document = ask_json("eval", run, "--data", "folder", f"path={few}", "--split", "all")
+    assert document["count"] == 16
+    assert [row["support"] for row in document["metrics"]["per_class"]] == [0, 0, 16]
+    assert ask_json("eval", run, "--data", "folder", f"path={few}")["count"] == 2
+    shutil.copytree(pictures / "eel", few / "newt")
+    refused(ask, "eval", run, "--data", "folder", f"path={few}", about=["newt", "dog & <b>"])
+
+
+def test_moved_images(pictures: Path, ask, ask_json, tmp_path: Path) -> None:
+    shutil.copytree(pictures, tmp_path / "before")
+    moved = train_in(tmp_path / "run", f"data.options.path={tmp_path / 'before'}")
+    accuracy = ask_json("eval", moved)["accuracy"]
+    (tmp_path / "before").rename(tmp_path / "after")
+    refused(ask, "eval", moved, about=[tmp_path / "before", f"torchcaps eval {moved} --data folder path="])
+    assert ask_json("eval", moved, "--data", "folder", f"path={tmp_path / 'after'}")["accuracy"] == accuracy
 
 
 @pytest.mark.parametrize("name", ["run", "cnn_run"])

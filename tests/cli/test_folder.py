@@ -115,3 +115,11 @@ def test_compare_with_the_control(pictures: Path, tmp_path: Path, ask_json, monk
     assert recipes[0].trainer == recipes[1].trainer
     assert recipes[0].data == recipes[1].data
     assert recipes[0].model.options["backbone"] == recipes[1].model.options["backbone"]
+
+
+def test_another_recipe_on_a_folder(pictures: Path, tmp_path: Path, ask_json) -> None:
+    words = ("train", "digits", "data.name=folder", f"path={pictures}", "epochs=1", "accelerator=cpu", "--no-report")
+    document = ask_json(*words, "--out", tmp_path / "run")
+    chosen = {choice["key"]: choice["value"] for choice in document["chosen"]}
+    assert (chosen["data.batch_size"], chosen["data.options.image_size"]) == (8, [20, 20])
+    assert Run.open(tmp_path / "run").recipe.model.name == "capsnet_small"

@@ -69,3 +69,18 @@ def test_model_page(ask, ask_json) -> None:
     _, out, _ = ask("models", "capsnet_small")
     assert "model.options.routing" in out
     assert ask_json("models", "cnn_small")["decoder"] is None
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_option_has_values_and_a_meaning(name: str, ask_json) -> None:
+    entry = ask_json("models", name)
+    assert set(entry["about_options"]) == set(entry["options"])
+    for about in entry["about_options"].values():
+        assert about["values"]
+        assert about["meaning"]
+
+
+def test_option_lists_its_values(ask) -> None:
+    lines = ask("models", "capsnet_small")[1].splitlines()
+    (line,) = [line for line in lines if line.startswith("model.options.decoder")]
+    assert "deconv, mlp, none" in line

@@ -20,3 +20,11 @@ def test_one_recipe_can_be_saved_and_used(ask, ask_json) -> None:
 
 def test_unknown_recipe(ask) -> None:
     assert ask("recipes", "digit") == (2, "", "unknown recipe 'digit'; did you mean 'digits'?\n")
+
+
+def test_values_have_comments(ask) -> None:
+    lines = ask("recipes", "digits")[1].splitlines()
+    (epochs,) = [line for line in lines if line.startswith("epochs")]
+    assert "# Largest number of epochs" in epochs
+    (elastic,) = [line for line in lines if line.startswith("elastic")]
+    assert "5x5 grid" in elastic

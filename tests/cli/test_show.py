@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from refusing import refused
 from torchcaps.report.registry import ENTRIES
 
 # A short run on a folder of images is no translated MNIST, and attacks take long.
@@ -56,3 +57,11 @@ def test_errors(words: list[str], names: list[str], cnn_run: Path, ask) -> None:
     assert err.count("\n") == 1
     for name in names:
         assert name in err
+
+
+def test_all_figures(run: Path, ask, ask_json) -> None:
+    document = ask_json("show", run)
+    assert set(document["figures"]) == set(DRAWN)
+    assert set(document["missing"]) == {"transformations", "phases"}
+    assert all(Path(file).read_bytes().startswith(b"\x89PNG") for file in document["figures"].values())
+    refused(ask, "show", run, "--out", "x.png", about=["--out", "x.png"])

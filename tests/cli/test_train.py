@@ -176,3 +176,17 @@ def test_network_without_classes(pictures: Path, tmp_path: Path, ask, ask_json) 
     words = "predict: expected a classifier, got transforming_autoencoder\n"
     assert ask("predict", tmp_path / "run", picture) == (2, "", words)
     assert ask("show", tmp_path / "run", "--figure", "transformations")[0] == 0
+
+
+def test_options_and_short_keys(pictures: Path, tmp_path: Path, ask) -> None:
+    words = ("train", pictures, "--epochs", "1", "--batch-size=16", "iters=1", "accelerator=cpu", "--no-report")
+    code, _, err = ask(*words, "--out", tmp_path / "run")
+    assert code == 0
+    recipe = Run.open(tmp_path / "run").recipe
+    assert (recipe.trainer.epochs, recipe.data.batch_size) == (1, 16)
+    assert recipe.model.options["routing"] == {"name": "dynamic", "iters": 1}
+    # What is trained is printed before the first epoch.
+    assert "36 train, 6 val, 6 test images of 1x20x20 in 3 classes" in err
+    assert str(tmp_path / "run") in err
+    assert "unknown option '--epoch'" in ask("train", pictures, "--epoch", "1")[2]
+    refused(ask, "train", tmp_path / "nosuch", about=["unknown recipe", "no folder"])

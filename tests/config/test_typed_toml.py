@@ -65,7 +65,7 @@ def test_lists_and_tables_of_one_kind():
         ({}, "name: expected a string, got no such key"),
         ({"name": 3}, "name: expected a string, got 3"),
         ({"name": "x", "innner": {}}, "unknown key 'innner'; did you mean 'inner'?"),
-        ({"name": "x", "inner": {"widht": 1}}, "unknown key 'inner.widht'; did you mean 'width'?"),
+        ({"name": "x", "inner": {"widht": 1}}, "unknown key 'inner.widht'; did you mean 'inner.width'?"),
         ({"name": "x", "inner": 1}, "inner: expected a table, got 1"),
         ({"name": "x", "inner": {"width": 1.5}}, "inner.width: expected a whole number, got 1.5"),
         ({"name": "x", "inner": {"width": True}}, "inner.width: expected a whole number, got True"),

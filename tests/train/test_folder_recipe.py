@@ -9,6 +9,7 @@ from PIL import Image
 
 from raising import raises_about
 from torchcaps.data import load_data
+from torchcaps.data.folder_files import scan_folder
 from torchcaps.errors import ConfigError, DataError
 from torchcaps.train import choose_recipe, find_lr, fit, load_recipe, parse_recipe
 from torchcaps.train.folder_recipe import dump_value, folder_path
@@ -154,3 +155,19 @@ def test_find_lr(recipe) -> None:
     assert found.rates == sorted(found.rates)
     assert len(found.losses) == len(found.rates) <= 30
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_another_recipe_gets_enough_steps_for_few_images(photos: Path) -> None:
+    chosen = choose_recipe(photos, base="mnist")
+    plain = load_recipe("mnist")
+    train = sum(len(files) for files in scan_folder(photos, {"val": 0.1, "test": 0.1}).splits["train"].values())
+    recipe = chosen.recipe
+    assert recipe.model == plain.model
+    assert recipe.data.augment == plain.data.augment
+    assert recipe.data.name == "folder"
+    assert recipe.data.batch_size < plain.data.batch_size
+    steps = train // recipe.data.batch_size * recipe.trainer.epochs
+    assert steps > 3 * plain.trainer.epochs * -(-train // plain.data.batch_size)
+    assert 0 < recipe.optim.warmup <= 0.06 * steps
+    kept = choose_recipe(photos, ["epochs=2", "data.batch_size=4"], base="mnist").recipe
+    assert (kept.trainer.epochs, kept.data.batch_size) == (2, 4)

@@ -121,3 +121,26 @@ def test_reading_a_recipe_does_not_import_lightning():
 def test_name_is_a_plain_file_name(name):
     with raises_about(ConfigError, "name", repr(name)):
         replace(load_recipe("digits"), name=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "full"),
+    [
+        ("epoch=5", "trainer.epochs"),
+        ("optim.epochs=5", "trainer.epochs"),
+        ("trainer.epoch=5", "trainer.epochs"),
+        ("batchsize=5", "data.batch_size"),
+        ("iter=5", "model.options.routing.iters"),
+        ("options=5", "model.options"),
+    ],
+)
+def test_unknown_key_names_the_full_one(change: str, full: str) -> None:
+    with raises_about(ConfigError, change.partition("=")[0], full):
+        load_recipe("digits", [change])
+
+
+def test_option_of_the_router_has_a_short_key() -> None:
+    assert load_recipe("digits", ["iters=1"]).model.options["routing"]["iters"] == 1
+    # Self-attention has no iterations.
+    with raises_about(ConfigError, "iters"):
+        load_recipe("digits", ["model.options.routing=self_attention", "iters=1"])

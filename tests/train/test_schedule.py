@@ -34,5 +34,9 @@ def test_warmup_rises_to_the_schedule():
     assert values[-1] == pytest.approx(0)
 
 
-def test_run_shorter_than_warmup():
-    assert lr_factor(OptimRecipe(schedule="cosine", warmup=10), 10, 5) == 1
+def test_warmup_takes_at_most_a_fifth_of_a_short_run():
+    values = factors(total=100, schedule="cosine", warmup=1000)
+    assert values[:20] == pytest.approx([(step + 1) / 21 for step in range(20)])
+    assert values[20] == 1
+    assert values[-1] == pytest.approx(0)
+    assert lr_factor(OptimRecipe(schedule="cosine", warmup=10), 0, 3) == 1

@@ -49,6 +49,41 @@ def _is_override(word: str) -> bool:
     return not os.path.lexists(word)
 
 
+def options_to_overrides(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Write options that are keys of a recipe as overrides: `--epochs 5` or `--epochs=5` as `epochs=5`.
+
+    Args:
+        words: Arguments of a command.
+        options: Options of the command, which are left as they are.
+
+    Returns:
+        The arguments; an option that is not a key of a recipe either stays as it is.
+
+    Example:
+        >>> options_to_overrides(["digits", "--epochs", "5", "--batch-size=32", "--out", "runs/a"], ["--out"])
+        ['digits', 'epochs=5', 'batch_size=32', '--out', 'runs/a']
+    """
+    rewritten: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        key = option[2:].replace("-", "_")
+        if not word.startswith("--") or not key or option in options or not _is_recipe_key(key):
+            rewritten.append(word)
+            continue
+        value = value if equals else next(rest, None)
+        if value is None or (not equals and value.startswith("--")):
+            raise ConfigError(f"{option}: expected a value, got none (it stands for {key}=VALUE of the recipe)")
+        rewritten.append(f"{key}={value}")
+    return rewritten
+
+
+def _is_recipe_key(key: str) -> bool:
+    from torchcaps.train.recipe import is_recipe_key
+
+    return is_recipe_key(key)
+
+
 def one_name(words: Sequence[str], argument: str) -> tuple[str | None, list[str]]:
     """Return the name among positional arguments, or None, and the overrides.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
@@ -31,11 +31,15 @@ def open_recipe(name: str | None, overrides: Sequence[str]) -> tuple[Recipe, Fol
     from torchcaps.train import DEFAULT_RECIPE, choose_recipe, list_recipes, load_recipe
     from torchcaps.train.folder_recipe import RECIPE, folder_path
 
-    if name == RECIPE and not any(text.partition("=")[0].strip() == "data.name" for text in overrides):
-        chosen = choose_recipe(folder_path(overrides), overrides)
+    data = [text.partition("=")[2].strip() for text in overrides if text.partition("=")[0].strip() == "data.name"]
+    if (data[-1] if data else name) == RECIPE and (name or DEFAULT_RECIPE) in list_recipes():
+        chosen = choose_recipe(folder_path(overrides), overrides, base=name or DEFAULT_RECIPE)
         return chosen.recipe, chosen
     if name is None or name in list_recipes() or not Path(name).is_dir():
-        return load_recipe(name or DEFAULT_RECIPE, overrides), None
+        try:
+            return load_recipe(name or DEFAULT_RECIPE, overrides), None
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{error} (there is no folder of images '{name}' either)") from None
     if (Path(name) / "run.json").exists():
         raise ConfigError(
             f"recipe: expected a recipe or a folder of images, got the run '{name}' (--resume continues it)"

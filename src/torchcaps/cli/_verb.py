@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from torchcaps.cli._args import options_to_overrides
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Verb:
         examples: Commands and what they do.
         configure: Function that adds the arguments to a parser.
         run: Function that does the work and returns the exit code.
+        takes_overrides: Whether it takes key=value overrides of a recipe; `--epochs 5` is then `epochs=5`.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Verb:
     examples: Sequence[tuple[str, str]]
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[Namespace, Output], int]
+    takes_overrides: bool = False
 
     def parser(self) -> Parser:
         """Return the parser of this command, with the options that all commands share."""
@@ -120,10 +123,12 @@ class Verb:
         if "-h" in words or "--help" in words:
             parser.print_help(sys.stdout)
             return Namespace(help=True, json=False, debug=False)
+        known = [option for action in parser._actions for option in action.option_strings]
+        if self.takes_overrides:
+            words = options_to_overrides(words, known)
         args, unknown = parser.parse_known_intermixed_args(words)
         for word in unknown:
             if word.startswith("-"):
-                known = [option for action in parser._actions for option in action.option_strings]
                 name = word.partition("=")[0]
                 raise ConfigError(f"unknown option '{name}' of {parser.prog}{similar_option(name, known, parser.prog)}")
             raise ConfigError(f"unexpected argument '{word}'; see `{parser.prog} --help`")

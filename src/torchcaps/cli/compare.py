@@ -112,4 +112,5 @@ VERB = Verb(
     ),
     configure=_configure,
     run=_run,
+    takes_overrides=True,
 )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torchcaps.cli._output import Output
     from torchcaps.data import ImageDataset
     from torchcaps.diagnostics import Snapshot
-    from torchcaps.models import ImageModel
     from torchcaps.train import Run
 
 
@@ -27,7 +26,9 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="RUN key=value",
         help="a second run to compare with, on the same test images; options of the data set given by --data",
     )
-    parser.add_argument("--split", default="test", help="train, val, test or train+val (default: test)")
+    parser.add_argument(
+        "--split", default="test", help="train, val, test or train+val; all images of a folder (default: test)"
+    )
     parser.add_argument(
         "--crops",
         type=int,
@@ -79,7 +80,7 @@ def _run(args: Namespace, out: Output) -> int:
     if args.data is None:
         data = run.context.data(args.split, stored=many)
     else:
-        data = _other_data(args.data, args.split, read_options(options), model)
+        data = _other_data(args.data, args.split, read_options(options), run)
     _check_classes(run, data)
     with out.progress("testing") as progress:
         if args.data is None and args.split == "test" and not many:
@@ -94,6 +95,8 @@ def _run(args: Namespace, out: Output) -> int:
     found = {} if diagnosis is None else {"diagnostics": diagnosis.to_json()}
     out.document({"run": run.path, "crops": args.crops, **evaluation.summary(), **found})
     out.say(f"{evaluation.headline} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold")
+    if args.data == "folder" and args.split != "all":
+        out.say("(the same images as in training, if it is the same folder; --split all evaluates all its images)")
     if not model.is_classifier:
         return 0
     for sentence in findings(evaluation.metrics):
@@ -134,12 +137,13 @@ def _say_diagnosis(diagnosis: Snapshot, out: Output) -> None:
     out.table(columns, rows)
 
 
-def _other_data(name: str, split: str, options: dict[str, Any], model: ImageModel) -> ImageDataset:
-    """Load a data set by name, with the image size and channels of the model where it has these options."""
+def _other_data(name: str, split: str, options: dict[str, Any], run: Run) -> ImageDataset:
+    """Load a data set by name, with the image size, channels and classes of the run where it has these options."""
     from torchcaps.data import DATASETS, load_data
 
-    channels, height, width = model.image_shape
-    for option, value in (("image_size", [height, width]), ("channels", channels)):
+    channels, height, width = run.context.model.image_shape
+    classes = run.record.get("class_names")
+    for option, value in (("image_size", [height, width]), ("channels", channels), ("classes", classes)):
         if option in DATASETS[name].options:
             options.setdefault(option, value)
     return load_data(name, split, **options)
@@ -157,13 +161,14 @@ def _check_classes(run: Run, data: ImageDataset) -> None:
 VERB = Verb(
     name="eval",
     summary="evaluate a trained network, or compare two",
-    description="Evaluates the network of a finished run, by default on the held-out test set (not used for model "
-    "selection): accuracy, precision, recall, F1, ROC-AUC, calibration and more, each with a 95%% interval, and every "
-    "class. With a second run, both are compared on the same test images. --data evaluates on other images of the same "
-    "classes, --protocol with one of the protocols of the papers.",
+    description="Evaluates the network of a run (of its newest checkpoint, if it is not finished), by default on the "
+    "held-out test set (not used for model selection): accuracy, precision, recall, F1, ROC-AUC, calibration and more, "
+    "each with a 95% interval, and every class. With a second run, both are compared on the same test images. --data "
+    "evaluates on other images of the same classes, or of some of them, --protocol with one of the protocols of the "
+    "papers.",
     examples=(
-        ("torchcaps eval runs/NAME", "on the test set"),
         ("torchcaps eval runs/A runs/B", "is B better than A, or is the difference chance?"),
+        ("torchcaps eval runs/NAME --data folder path=my/test_images --split all", "on other images"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
     ),

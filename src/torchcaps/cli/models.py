@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torchcaps.cli._verb import Verb
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from torchcaps.models import ImageModel
 
 WILD = "*?["
+# Options whose meaning is the same in all networks, or that only a factory has.
+COMMON = {
+    "blocks": "Number of further residual blocks of 128 channels.",
+    "caps": "Number of capsules below the classes.",
+    "dim": "Pose size of the capsules below the classes.",
+    "dropout": "Probability that a value before the last layer is dropped in training.",
+    "pool": "attention: capsules are pooled over the positions; none: one of each kind at each position.",
+    "routing": "Router; model.options.routing.iters=2 and others are its own options (`torchcaps routers NAME`).",
+    "weights": "safetensors file with weights of the backbone to start from.",
+}
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -39,7 +50,13 @@ def _run(args: Namespace, out: Output) -> int:
     out.say(f"{entry['name']}: {entry['description']}", style="bold")
     out.facts({"parameters": f"{entry['parameters']:,}", "loss": entry["loss"], "decoder": entry["decoder"] or "none"})
     out.table(("module", "parameters"), list(entry["parts"].items()))
-    out.table(("option", "default"), [(f"model.options.{name}", value) for name, value in entry["options"].items()])
+    about = entry["about_options"]
+    rows = [
+        (f"model.options.{name}", value, about[name]["values"], about[name]["meaning"])
+        for name, value in entry["options"].items()
+    ]
+    if rows:
+        out.table(("option", "default", "values", "meaning"), rows)
     for name, card in entry["pretrained"].items():
         _say_card(out, name, card)
     return 0
@@ -102,14 +119,52 @@ def _details(name: str) -> dict[str, Any]:
     from torchcaps.models import MODELS
 
     model = _make(name)
-    parameters = inspect.signature(MODELS[name]).parameters.values()
+    parameters, hints = inspect.signature(MODELS[name]).parameters.values(), get_type_hints(MODELS[name])
     return {
         **_summary(name),
         "loss": model.default_loss,
         "decoder": None if model.decoder is None else type(model.decoder).__name__,
         "parts": {part: _count(child) for part, child in model.named_children()},
         "options": {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY},
+        "about_options": {
+            option.name: {
+                "values": _values(option.name, hints.get(option.name)),
+                "meaning": _meaning(option.name, MODELS[name], type(model)),
+            }
+            for option in parameters
+            if option.kind is option.KEYWORD_ONLY
+        },
     }
+
+
+def _values(option: str, hint: Any) -> str:
+    """Return the values that an option of a network takes."""
+    from torchcaps.models import BACKBONES
+    from torchcaps.nn import DECODERS, ROUTERS
+
+    named = {
+        "routing": ROUTERS,
+        "class_routing": ROUTERS,
+        "decoder": DECODERS,
+        "backbone": [*BACKBONES, "timm:NAME"],
+        "weights": ["a file"],
+    }
+    words = {int: "a whole number", float: "a number", bool: "true, false", str: "a string"}
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if option in named:
+        return ", ".join([*named[option], *(["none"] if option == "decoder" else [])])
+    found = [", ".join(get_args(kind)) if get_origin(kind) is Literal else words.get(kind, "") for kind in kinds]
+    return ", ".join(filter(None, found)) or "a list"
+
+
+def _meaning(option: str, *owners: Any) -> str:
+    """Return the description of an option: by the factory of the network, its class, or for all networks."""
+    from torchcaps.cli._docstrings import described_names
+
+    for owner in owners:
+        if option in (found := described_names(owner)):
+            return found[option]
+    return COMMON.get(option, "")
 
 
 VERB = Verb(

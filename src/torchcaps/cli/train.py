@@ -89,7 +89,7 @@ def _epochs(changes: list[str], others: bool) -> int | None:
     match [change.partition("=") for change in changes]:
         case [] if not others:
             return None
-        case [("trainer.epochs", _, number)] if not others and number.isdecimal():
+        case [("trainer.epochs" | "epochs", _, number)] if not others and number.isdecimal():
             return int(number)
     raise ConfigError(
         "--resume: expected a run and at most trainer.epochs=N, got more arguments (the run folder holds the recipe)"
@@ -175,4 +175,5 @@ VERB = Verb(
     ),
     configure=_configure,
     run=_run,
+    takes_overrides=True,
 )

@@ -110,7 +110,11 @@ def _build(cls: type[T], table: Mapping[str, Any], problems: list[str], at: str 
     before = len(problems)
     known = {field.name: field for field in fields(cls)}  # pyright: ignore[reportArgumentType]
     hints = get_type_hints(cls)
-    problems += [f"unknown key '{at}{key}'{nearest(key, known)}" for key in table if key not in known]
+    problems += [
+        f"unknown key '{at}{key}'{nearest(at + key, [at + name for name in known])}"
+        for key in table
+        if key not in known
+    ]
     values: dict[str, Any] = {}
     for name, field in known.items():
         if name in table:

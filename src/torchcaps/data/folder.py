@@ -24,7 +24,7 @@ from torchcaps.data.dataset import Batch, ImageDataset
 from torchcaps.data.folder_files import ScannedFolder, scan_folder
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.readers.image_files import MAX_THREADS, read_image
-from torchcaps.data.registry import DATASETS, DatasetEntry
+from torchcaps.data.registry import DATASETS, SPLITS, DatasetEntry
 from torchcaps.data.transforms import crop
 from torchcaps.errors import ConfigError, DataError
 
@@ -130,13 +130,14 @@ def load_folder(
     test_fraction: float = 0.1,
     skip_bad: bool = False,
     memory_mb: int = MEMORY_MB,
+    classes: Sequence[str] | None = None,
 ) -> ImageDataset:
     """Load one split of a folder of images.
 
     Images of other proportions are scaled to fit and get a border (`read_image`).
 
     Args:
-        split: `train`, `val`, `test` or `train+val`.
+        split: `train`, `val`, `test`, `train+val`, or `all` images.
         path: Folder with one sub-folder per class, or with such folders for each split.
         image_size: Height and width, or one number for both; the default is the size of most images, or a square if
             sizes are mixed, scaled down to at most 224 pixels.
@@ -145,6 +146,7 @@ def load_folder(
         test_fraction: Fraction of each class in the test split if it has no folder; at least one image.
         skip_bad: Whether to leave out files that cannot be read, with a warning, instead of stopping.
         memory_mb: Largest size of all images in memory, in megabytes; more stay on disk and are decoded when needed.
+        classes: Names of all classes, if the folder may have only some of them, as a folder of test images does.
 
     Returns:
         The images, uint8 [N, C, H, W], and labels.
@@ -159,12 +161,19 @@ def load_folder(
     if isinstance(memory_mb, bool) or not memory_mb >= 0:
         raise ConfigError(f"memory_mb: expected a number of at least 0, got {memory_mb!r}")
     root = Path(path).expanduser()
-    scanned = scan_folder(root, {"val": val_fraction, "test": test_fraction}, skip_bad=skip_bad)
+    fractions = {} if split == "all" else {"val": val_fraction, "test": test_fraction}
+    scanned = scan_folder(root, fractions, skip_bad=skip_bad, classes=classes)
     report_bad(scanned, split, skip_bad=skip_bad)
     shape = scanned.image_shape(image_size, channels)
-    class_names = tuple(scanned.splits["train"])
-    classes = [scanned.splits[name] for name in split.split("+")]
-    files = [(file, k) for by_class in classes for k, name in enumerate(class_names) for file in by_class.get(name, [])]
+    class_names = tuple(scanned.splits["train"] if classes is None else classes)
+    chosen = scanned.splits if split == "all" else split.split("+")
+    files = [
+        (file, k)
+        for each in chosen
+        for by_class in (scanned.splits[each],)
+        for k, name in enumerate(class_names)
+        for file in by_class.get(name, [])
+    ]
     in_memory = scanned.count * shape[0] * shape[1] * shape[2] <= memory_mb * 1e6
     return dataset_of_files(scanned.root, split, files, class_names, shape, in_memory=in_memory)
 
@@ -216,12 +225,12 @@ def report_bad(scanned: ScannedFolder, split: str, *, skip_bad: bool) -> None:
     if len(bad) > _MAX_LISTED:
         listed.append(f"and {len(bad) - _MAX_LISTED} more")
     if not skip_bad and len(bad) == 1:
-        raise DataError(f"{listed[0]} (skip_bad=true leaves it out)")
+        raise DataError(f"{listed[0]} (--skip-bad, or skip_bad=true, leaves it out)")
     if not skip_bad:
         listed = "\n  ".join(listed)
         raise DataError(
-            f"{scanned.root}: expected readable images, got {len(bad)} bad files (skip_bad=true leaves them out)\n  "
-            f"{listed}"
+            f"{scanned.root}: expected readable images, got {len(bad)} bad files (--skip-bad, or skip_bad=true, leaves "
+            f"them out)\n  {listed}"
         )
     if split.startswith("train"):
         warnings.warn(f"left out {len(bad)} files that cannot be read: {', '.join(map(str, bad))}", stacklevel=3)
@@ -234,5 +243,6 @@ DATASETS.add(
         source="the folder given as path",
         licence="yours",
         load=load_folder,
+        splits=(*SPLITS, "all"),
     ),
 )

@@ -81,13 +81,16 @@ class ScannedFolder:
         return depth, max(1, round(height * factor)), max(1, round(width * factor))
 
 
-def scan_folder(root: Path, fractions: dict[str, float], *, skip_bad: bool = False) -> ScannedFolder:
+def scan_folder(
+    root: Path, fractions: dict[str, float], *, skip_bad: bool = False, classes: Sequence[str] | None = None
+) -> ScannedFolder:
     """Find the images of a folder and read each once.
 
     Args:
         root: The folder.
         fractions: Fraction of each class in `val` and `test` where they have no folder.
         skip_bad: Whether files that cannot be read are left out of the splits.
+        classes: Names of the classes that there may be; by default those of the training images.
 
     Returns:
         The images.
@@ -102,11 +105,12 @@ def scan_folder(root: Path, fractions: dict[str, float], *, skip_bad: bool = Fal
     if not root.is_dir():
         raise DataError(f"{root}: expected a folder of images, got no such folder")
     folders = _split_folders(root)
-    found = {split: _class_files(folder) for split, folder in folders.items()}
+    found = {split: _class_files(folder, least=2 if classes is None else 1) for split, folder in folders.items()}
+    known = list(found["train"]) if classes is None else list(classes)
     for split, files in found.items():
         for name in files:
-            if name not in found["train"]:
-                raise DataError(f"{folders[split] / name}: expected a class of {folders['train']}, got a new one")
+            if name not in known:
+                raise DataError(f"{folders[split] / name}: expected a class of {', '.join(known)}, got a new one")
     # With the bad files: an image keeps its split when a damaged one is repaired.
     missing = {split: fraction for split, fraction in fractions.items() if split not in found}
     splits = {**found, **_hold_out(found["train"], folders["train"], missing)}
@@ -132,13 +136,14 @@ def _split_folders(root: Path) -> dict[str, Path]:
     return folders
 
 
-def _class_files(folder: Path) -> Files:
+def _class_files(folder: Path, *, least: int = 2) -> Files:
     classes = sorted(sub for sub in folder.iterdir() if sub.is_dir() and not sub.name.startswith("."))
     if not classes and not any(map(_is_image, folder.iterdir())):
         raise DataError(f"{folder}: expected images in one sub-folder per class, got none")
-    if len(classes) < 2:
+    if len(classes) < least:
         raise DataError(
-            f"{folder}: expected at least two sub-folders, got {len(classes)} (put the images of each class into one)"
+            f"{folder}: expected at least {least} sub-folders, got {len(classes)} (put the images of each class into "
+            "one, and give the folder above)"
         )
     files = {sub.name: sorted(filter(_is_image, sub.rglob("*"))) for sub in classes}
     for name, found in files.items():

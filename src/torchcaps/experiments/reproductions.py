@@ -145,7 +145,7 @@ def changes_experiment(change: str) -> bool:
         >>> changes_experiment("trainer.epochs=1"), changes_experiment("trainer.precision=bf16-mixed")
         (True, False)
     """
-    return change.partition("=")[0].strip() not in {f"trainer.{name}" for name in COMPUTE_KEYS}
+    return change.partition("=")[0].strip().removeprefix("trainer.") not in COMPUTE_KEYS
 
 
 def run_name(recipe: Recipe) -> str:

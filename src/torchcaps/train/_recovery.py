@@ -87,7 +87,9 @@ def read_recipe(folder: Path) -> Recipe:
         problem = (
             error
             if isinstance(error, ConfigError | CheckpointError)
-            else CheckpointError(f"run: expected a run folder with {RECIPE} and {RECORD}, got '{folder}' ({error})")
+            else CheckpointError(
+                f"run: expected a run folder with {RECIPE} and {RECORD}, got '{folder}' ({_reason(error)})"
+            )
         )
     entry = _saved_entry(folder)
     if entry is None:
@@ -159,3 +161,7 @@ def _read(file: Path) -> bytes:
     if file.is_symlink():
         raise ValueError("a symbolic link")
     return read_bounded(file)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

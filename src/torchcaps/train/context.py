@@ -150,12 +150,14 @@ class RunContext:
         """
         if self._evaluation is None:
             run, data = self.run, self.data("test")
-            evaluation = load_evaluation(run.path, data, weights=run.weights)
+            finished = run.weights.exists()
+            evaluation = load_evaluation(run.path, data, weights=run.weights) if finished else None
             if evaluation is None:
                 evaluation = evaluate(self.model, data, batch_size=run.recipe.data.batch_size, progress=progress)
                 # In a folder that cannot be written to, the evaluation is computed again next time.
                 with suppress(OSError):
-                    save_evaluation(evaluation, run.path, weights=run.weights)
+                    if finished:
+                        save_evaluation(evaluation, run.path, weights=run.weights)
             self._evaluation = evaluation
         return self._evaluation
 

@@ -18,6 +18,16 @@ from torchcaps.train.recipe import Recipe, full_keys, load_recipe, plain_name
 RECIPE, MODEL = "folder", "backbone_capsnet"
 # Steps that a network from scratch needs at least, and the bounds of the number of epochs.
 STEPS, MIN_EPOCHS, MAX_EPOCHS = 2000, 15, 80
+# What follows from the images if another recipe gives the network.
+_STEP_KEYS = (
+    "name",
+    "data.options.image_size",
+    "data.options.channels",
+    "data.batch_size",
+    "trainer.epochs",
+    "trainer.checkpoint_every",
+    "optim.warmup",
+)
 # From this ratio of the largest to the smallest class on, classes are weighted.
 UNBALANCED = 1.5
 
@@ -51,15 +61,17 @@ class FolderRecipe:
     choices: tuple[Choice, ...]
 
 
-def choose_recipe(path: str | Path, overrides: Sequence[str] = ()) -> FolderRecipe:
+def choose_recipe(path: str | Path, overrides: Sequence[str] = (), *, base: str = RECIPE) -> FolderRecipe:
     """Look at a folder of images and choose a recipe for it.
 
     Image size (up to 224), channels, backbone, batch, epochs, warm-up, augmentation, class weights and workers follow
-    from the images. A value that `overrides` gives is kept.
+    from the images. A value that `overrides` gives is kept. With another recipe as base, only image size, batch, epochs
+    and warm-up follow from the images: a recipe for thousands of images has too few steps for hundreds.
 
     Args:
         path: Folder with one sub-folder per class, or with such folders for each split.
         overrides: Changes such as "optim.lr=0.01".
+        base: Bundled recipe that gives all other values.
 
     Returns:
         The recipe, what was found, and what was chosen and why.
@@ -71,19 +83,26 @@ def choose_recipe(path: str | Path, overrides: Sequence[str] = ()) -> FolderReci
     Example:
         >>> choose_recipe("my/images", ["trainer.epochs=5"]).recipe  # doctest: +SKIP
     """
-    overrides = full_keys({"model": {"name": MODEL}, "data": {"name": RECIPE}}, overrides)
+    model = MODEL if base == RECIPE else load_recipe(base).model.name
+    overrides = full_keys({"model": {"name": model}, "data": {"name": RECIPE}}, overrides)
     given = [*overrides, f"data.options.path={dump_value(str(path))}"]
+    # The options of another recipe are those of its own data set.
+    reset = [] if base == RECIPE else ["data.name=folder", "data.options={}"]
     # Wrong keys are reported before the images are read.
-    options = dict(load_recipe(RECIPE, given).data.options)
+    recipe = load_recipe(base, [*reset, *given])
+    options = dict(recipe.data.options)
     root = Path(path).expanduser()
     skip_bad = bool(options.get("skip_bad", False))
     fractions = {f"{split}": options.get(f"{split}_fraction", 0.1) for split in ("val", "test")}
     scanned = scan_folder(root, fractions, skip_bad=skip_bad)
     report_bad(scanned, "train", skip_bad=skip_bad)
     keys = [text.partition("=")[0].strip() for text in overrides]
-    choices = tuple(choice for choice in _choices(scanned, root, options, given) if not _is_given(choice.key, keys))
+    chosen = _choices(scanned, root, recipe, keys, MIN_EPOCHS if base == RECIPE else recipe.trainer.epochs)
+    if base != RECIPE:
+        chosen = [choice for choice in chosen if choice.key in _STEP_KEYS]
+    choices = tuple(choice for choice in chosen if not _is_given(choice.key, keys))
     texts = [f"{choice.key}={dump_value(choice.value)}" for choice in choices]
-    return FolderRecipe(load_recipe(RECIPE, [*texts, *given]), _found(scanned), choices)
+    return FolderRecipe(load_recipe(base, [*reset, *texts, *given]), _found(scanned), choices)
 
 
 def dump_value(value: Any) -> str:
@@ -138,15 +157,14 @@ def _found(scanned: ScannedFolder) -> dict[str, str]:
     }
 
 
-def _choices(scanned: ScannedFolder, root: Path, options: dict[str, Any], given: list[str]) -> list[Choice]:
-    recipe = load_recipe(RECIPE, given)
+def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[str], least_epochs: int) -> list[Choice]:
+    options = recipe.data.options
     channels, height, width = scanned.image_shape(options.get("image_size"), options.get("channels"))
     counts = [len(files) for files in scanned.splits["train"].values()]
     train = sum(counts)
-    own = [text.partition("=")[0].strip() for text in given]
     batch = recipe.data.batch_size if "data.batch_size" in own else _batch_size(train)
     steps = max(1, train // batch)
-    epochs = recipe.trainer.epochs if "trainer.epochs" in own else _epochs(steps)
+    epochs = recipe.trainer.epochs if "trainer.epochs" in own else _epochs(steps, least_epochs)
     megabytes = scanned.count * channels * height * width / 1e6
     chosen = [
         Choice("name", plain_name(root.absolute().name), "the name of the folder"),
@@ -201,8 +219,8 @@ def _batch_size(train: int) -> int:
     return min(64, max(8, 2 ** int(math.log2(max(8, train / 24)))))
 
 
-def _epochs(steps: int) -> int:
-    return min(MAX_EPOCHS, max(MIN_EPOCHS, math.ceil(STEPS / steps)))
+def _epochs(steps: int, least: int = MIN_EPOCHS) -> int:
+    return max(least, min(MAX_EPOCHS, math.ceil(STEPS / steps)))
 
 
 def _augment_choices(channels: int) -> list[Choice]:

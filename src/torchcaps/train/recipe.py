@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 import re
@@ -16,7 +17,7 @@ from torchcaps.config import bundled_names, dump, from_table, override, parse_to
 from torchcaps.data import DATASETS, Augment
 from torchcaps.errors import ConfigError, TorchcapsError
 from torchcaps.models import MODELS
-from torchcaps.nn import LOSSES
+from torchcaps.nn import LOSSES, ROUTERS
 
 DEFAULT_RECIPE = "digits"
 # Name of the data of the caller, as `fit(recipe, data=...)` takes them: no registered data set has it.
@@ -216,8 +217,13 @@ def load_recipe(source: str | Path = DEFAULT_RECIPE, overrides: Sequence[str] = 
     table = read_toml("recipe", source)
     problems: list[str] = []
     overrides = full_keys(table, overrides)
+    known = known_keys(table, overrides)
     # Names first: a new name clears the options of the old one, but not those of other overrides.
     for text in sorted(overrides, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
+        key, equals, _ = text.partition("=")
+        if equals and _is_unknown(key.strip()):
+            problems.append(f"unknown key '{key.strip()}'{_suggest(key.strip(), known)}")
+            continue
         try:
             override(table, text)
         except ConfigError as error:
@@ -242,12 +248,7 @@ def full_keys(table: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
         >>> full_keys({"data": {"name": "folder"}}, ["epochs=5", "path=my/images", "optim.lr=0.1"])
         ['trainer.epochs=5', 'data.options.path=my/images', 'optim.lr=0.1']
     """
-    names = {key: table[key].get("name") for key in ("model", "data") if isinstance(table.get(key), Mapping)}
-    for text in overrides:
-        key, _, value = text.partition("=")
-        if key.strip() in ("model.name", "data.name"):
-            names[key.strip().partition(".")[0]] = value.strip()
-    known = [*_leaves(Recipe), *_option_keys(names)]
+    known = known_keys(table, overrides)
     completed = []
     for text in overrides:
         key, equals, value = text.partition("=")
@@ -255,6 +256,82 @@ def full_keys(table: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
         plain = "." in key or key.strip() in {field.name for field in fields(Recipe)} or len(found) != 1
         completed.append(text if plain else f"{found[0]}{equals}{value}")
     return completed
+
+
+def known_keys(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> list[str]:
+    """Return the dotted keys of all values of a recipe, with the options of its model, its router and its data set.
+
+    Args:
+        table: Recipe with the names of model and data set, before the overrides.
+        overrides: Changes, which may name another model, router or data set.
+
+    Returns:
+        The keys.
+
+    Example:
+        >>> keys = known_keys({"model": {"name": "capsnet"}, "data": {"name": "folder"}})
+        >>> [key for key in keys if key.endswith((".iters", ".path", ".epochs"))]
+        ['trainer.epochs', 'model.options.routing.iters', 'data.options.path']
+    """
+    names = {key: table[key].get("name") for key in ("model", "data") if isinstance(table.get(key), Mapping)}
+    options = table["model"].get("options") if isinstance(table.get("model"), Mapping) else None
+    router = options.get("routing") if isinstance(options, Mapping) else None
+    names["router"] = router.get("name") if isinstance(router, Mapping) else router
+    chosen = {"model.name": "model", "data.name": "data"}
+    chosen |= {"model.options.routing": "router", "model.options.routing.name": "router"}
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key.strip() in chosen:
+            names[chosen[key.strip()]] = value.strip()
+    return [*_leaves(Recipe), *_option_keys(names)]
+
+
+def is_recipe_key(key: str) -> bool:
+    """Return whether a name is a key of recipes: a full one, or the last part of one.
+
+    Args:
+        key: The name.
+
+    Returns:
+        True also for options of any model, router and data set.
+
+    Example:
+        >>> is_recipe_key("epochs"), is_recipe_key("optim.lr"), is_recipe_key("iters"), is_recipe_key("colour")
+        (True, True, True, False)
+    """
+    if "." in key:
+        return not _is_unknown(key)
+    options = {name for model in MODELS for name in list(inspect.signature(MODELS[model]).parameters)[2:]}
+    options |= {name for router in ROUTERS for name in inspect.signature(ROUTERS[router]).parameters}
+    options |= {name for data in DATASETS for name in DATASETS[data].options}
+    return key in options or key in {full.rpartition(".")[2] for full in _leaves(Recipe)}
+
+
+def _is_unknown(key: str) -> bool:
+    """Return whether a recipe has no such key; the options of models, losses and data sets are checked by their own."""
+    cls: Any = Recipe
+    for part in key.split("."):
+        if not is_dataclass(cls):
+            # A table of options, or a value with a key below it, which `override` reports.
+            return False
+        hints = get_type_hints(cls)
+        if part not in hints:
+            return True
+        cls = hints[part]
+    return False
+
+
+def _suggest(key: str, known: Sequence[str]) -> str:
+    """Return a hint with the full key: the one with the same last part, else the most similar."""
+    leaf = key.rpartition(".")[2]
+    same = [full for full in known if full.rpartition(".")[2] == leaf]
+    if same:
+        return "; did you mean " + " or ".join(f"'{full}'" for full in same) + "?"
+    leaves: dict[str, str] = {}
+    for full in known:
+        leaves.setdefault(full.rpartition(".")[2], full)
+    close = difflib.get_close_matches(leaf, leaves, n=1)
+    return f"; did you mean '{leaves[close[0]]}'?" if close else "; `torchcaps recipes NAME` lists all keys"
 
 
 def _leaves(cls: Any, at: str = "") -> list[str]:
@@ -266,11 +343,15 @@ def _leaves(cls: Any, at: str = "") -> list[str]:
 
 
 def _option_keys(names: Mapping[str, Any]) -> list[str]:
-    """Return the dotted keys of the options of a model and a data set."""
+    """Return the dotted keys of the options of a model, its router and a data set."""
     keys = []
     if names.get("model") in MODELS:
-        options = list(inspect.signature(MODELS[names["model"]]).parameters)[2:]
+        options = dict(list(inspect.signature(MODELS[names["model"]]).parameters.items())[2:])
         keys += [f"model.options.{option}" for option in options]
+        default = options["routing"].default if "routing" in options else None
+        router = names.get("router") or (default if isinstance(default, str) else None)
+        if "routing" in options and isinstance(router, str) and router in ROUTERS:
+            keys += [f"model.options.routing.{option}" for option in inspect.signature(ROUTERS[router]).parameters]
     if names.get("data") in DATASETS:
         keys += [f"data.options.{option}" for option in DATASETS[names["data"]].options]
     return keys

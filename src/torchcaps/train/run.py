@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,7 +218,8 @@ class Run:
             The data set.
 
         Raises:
-            DataError: If the run was trained on datasets of the caller, which are not here.
+            DataError: If the run was trained on datasets of the caller, which are not here, or its images have
+                moved.
         """
         if self.recipe.data.name == OWN:
             given = self.__dict__.get("context")
@@ -227,8 +229,15 @@ class Run:
                     "(give them to tc.train.resume, or to Run.use_context)"
                 )
             return given.data(split, stored=stored)
-        with checking_options("data.options", self.recipe.data.options):
-            data = load_data(self.recipe.data.name, split, **self.recipe.data.options)
+        options = self.recipe.data.options
+        path = options.get("path")
+        if isinstance(path, str) and not Path(path).exists():
+            raise DataError(
+                f"data.options.path: expected the images of the run, got '{path}', which is not there (if they have "
+                f"moved: torchcaps eval {self.path} --data {self.recipe.data.name} path=NEW)"
+            )
+        with checking_options("data.options", options):
+            data = load_data(self.recipe.data.name, split, **options)
         return data if stored else self.crop(data)
 
     def crop(self, data: ImageDataset) -> ImageDataset:
@@ -244,19 +253,16 @@ class Run:
         return data.cropped(size) if size else data
 
     def load_model(self) -> ImageModel:
-        """Load the trained model.
+        """Load the trained model, or that of the newest checkpoint with a warning if the run is not finished.
 
         Returns:
             The model in evaluation mode.
 
         Raises:
-            CheckpointError: If the run is not finished or its files are damaged.
+            CheckpointError: If the run has neither weights nor a checkpoint, or its files are damaged.
         """
-        record = self.record
         if not self.weights.exists():
-            raise CheckpointError(
-                f"run: expected a finished run, got '{self.path}' (status '{record['status']}'; resume it)"
-            )
+            return self._load_unfinished()
         description = self.describe_model()
         # The weights of the run hold those of the backbone: the file that it started from may be gone.
         options = {name: value for name, value in description.options.items() if name != "weights"}
@@ -267,10 +273,31 @@ class Run:
                 check_weights(description.create(), self.weights)
             model = description.create()
         load_weights(model, self.weights)
-        for name, weight in model.state_dict().items():
-            if not weight.isfinite().all():
-                raise CheckpointError(f"weights: expected finite numbers, got NaN or infinity in '{name}'")
-        return model.eval()
+        return _check_finite(model).eval()
+
+    def _load_unfinished(self) -> ImageModel:
+        from torchcaps.train.checkpoint import newest_checkpoint
+
+        status = self.record["status"]
+        checkpoint = newest_checkpoint(self.checkpoints, self.recipe)
+        best = {} if checkpoint is None else checkpoint.state.best
+        if not best:
+            raise CheckpointError(
+                f"run: expected a run with at least one finished epoch, got '{self.path}' (status '{status}')"
+            )
+        warnings.warn(
+            f"run '{self.path}' is not finished (status '{status}'); using the weights of epoch {best['epoch']:.0f}, "
+            f"the best of the {len(checkpoint.state.rows) if checkpoint else 0} epochs so far",
+            stacklevel=3,
+        )
+        with checking_options("model.options", self.recipe.model.options):
+            model = self.describe_model().create()
+        try:
+            model.load_state_dict(best["weights"])
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(f"run: expected weights of {self.recipe.model.name}, got others ({reason})") from None
+        return _check_finite(model).eval()
 
     def describe_model(self) -> ModelDescription:
         """Return what makes the model: name, options and sizes, and the names of the classes.
@@ -344,3 +371,10 @@ class Run:
         """
         with lock_folder(self.path):
             yield
+
+
+def _check_finite(model: ImageModel) -> ImageModel:
+    for name, weight in model.state_dict().items():
+        if not weight.isfinite().all():
+            raise CheckpointError(f"weights: expected finite numbers, got NaN or infinity in '{name}'")
+    return model

@@ -130,7 +130,7 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         raise DataError(f"{path}: expected at most {MAX_PIXELS:,} pixels, got more (scale it down)") from None
     # Pillow's decoders raise many kinds of errors for damaged files.
     except Exception as error:
-        raise DataError(f"{path}: expected a readable image, got {error} (remove or replace it)") from None
+        raise DataError(f"{path}: expected a readable image, got {error} (the file is damaged)") from None
 
 
 def open_formats(file: IO[bytes]) -> Image.Image:
