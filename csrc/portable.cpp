@@ -3,4 +3,5 @@
 #define VECTOR_BYTES 16
 #include "dense/kernels.inl"
 #include "em/kernels.inl"
+#include "grid/attention.inl"
 #include "grid/gaussian.inl"

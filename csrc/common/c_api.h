@@ -18,7 +18,7 @@
 namespace torchcaps {
 
 // Raised whenever the tensors or sizes of any entry change. ops/_native.py refuses a library with another version.
-constexpr int kAbiVersion = 4;
+constexpr int kAbiVersion = 5;
 
 enum Status : int { kSuccess = 0, kOutOfMemory = 1, kFailure = 2 };
 

@@ -76,9 +76,10 @@ struct Gaussian : GridPass<T> {
       Base::for_each_parent(grid, child, [&](int64_t parent, const T* matrix, int64_t, int64_t kernel) {
         const Record s = record(q, moments, parent);
         s.last += share;
-        Base::vote_blocks(grid, child.pose, matrix, kernel, [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
-          for (int k = 0; k < decltype(n)::value; ++k) s.first[d + k] += share * votes[k];
-        });
+        Base::vote_blocks(grid, child.pose, matrix, kernel, Base::splat(T(1)),
+                          [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
+                            for (int k = 0; k < decltype(n)::value; ++k) s.first[d + k] += share * votes[k];
+                          });
       });
     });
   }
@@ -94,12 +95,13 @@ struct Gaussian : GridPass<T> {
         const Record s = record(q, moments, parent);
         const ConstRecord g = record(q, gaussian, parent);
         s.last += share;
-        Base::vote_blocks(grid, child.pose, matrix, kernel, [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
-          for (int k = 0; k < decltype(n)::value; ++k) {
-            const Vec apart = votes[k] - g.first[d + k];
-            s.second[d + k] += share * apart * apart;
-          }
-        });
+        Base::vote_blocks(grid, child.pose, matrix, kernel, Base::splat(T(1)),
+                          [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
+                            for (int k = 0; k < decltype(n)::value; ++k) {
+                              const Vec apart = votes[k] - g.first[d + k];
+                              s.second[d + k] += share * apart * apart;
+                            }
+                          });
       });
     });
   }
@@ -112,14 +114,15 @@ struct Gaussian : GridPass<T> {
       const ConstRecord g = record(q, gaussian, parent);
       Vec even = g.last, odd{};
       Vec* distance = own.votes + k * D;
-      Base::vote_blocks(grid, child.pose, matrix, kernel, [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
-        constexpr int N = decltype(n)::value;
-        for (int i = 0; i < N; ++i) {
-          const Vec apart = votes[i] - g.first[d + i];
-          distance[d + i] = apart;
-          (i % 2 ? odd : even) -= g.second[d + i] * apart * apart;
-        }
-      });
+      Base::vote_blocks(grid, child.pose, matrix, kernel, Base::splat(T(1)),
+                        [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
+                          constexpr int N = decltype(n)::value;
+                          for (int i = 0; i < N; ++i) {
+                            const Vec apart = votes[i] - g.first[d + i];
+                            distance[d + i] = apart;
+                            (i % 2 ? odd : even) -= g.second[d + i] * apart * apart;
+                          }
+                        });
       own.coupling[k] = even + odd;
     });
     Base::softmax(grid, child.edges(), q.background, own.coupling, own.none);
@@ -186,14 +189,15 @@ struct Gaussian : GridPass<T> {
     Base::for_each_parent(grid, child, [&](int64_t parent, const T* matrix, int64_t k, int64_t kernel) {
       const ConstRecord g = record(q, gaussian, parent), f = record(q, share_gradient, parent);
       Vec back = f.last;
-      Base::vote_blocks(grid, child.pose, matrix, kernel, [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
-        for (int i = 0; i < decltype(n)::value; ++i) {
-          const Vec apart = votes[i] - g.first[d + i], slope = f.second[d + i] * apart;
-          own.votes[k * D + d + i] = votes[i];
-          back += apart * (f.first[d + i] + slope);
-          grad[k * D + d + i] = share * (f.first[d + i] + 2 * slope);
-        }
-      });
+      Base::vote_blocks(grid, child.pose, matrix, kernel, Base::splat(T(1)),
+                        [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
+                          for (int i = 0; i < decltype(n)::value; ++i) {
+                            const Vec apart = votes[i] - g.first[d + i], slope = f.second[d + i] * apart;
+                            own.votes[k * D + d + i] = votes[i];
+                            back += apart * (f.first[d + i] + slope);
+                            grad[k * D + d + i] = share * (f.first[d + i] + 2 * slope);
+                          }
+                        });
       total += back;
     });
     grad_activation += uniform * total;
@@ -239,7 +243,7 @@ struct Gaussian : GridPass<T> {
     const BackwardScratch own(q.grid, carver);
     Vec lost{};
     Base::backward_children(q.grid, first, last, to, own.gradients,
-                            [&](int64_t group, const Child& child, Vec* grad, Vec& grad_activation) {
+                            [&](int64_t group, const Child& child, Vec* grad, Vec& grad_activation, Vec*) {
                               child_gradient(q, child, gaussian + group * group_size,
                                              share_gradient + group * group_size, own.child, grad, grad_activation,
                                              lost);
@@ -557,11 +561,7 @@ struct Gaussian : GridPass<T> {
   }
 
   static void reduce(const Problem& q, const T* partials, int64_t count, int64_t stride, T* out) {
-    for (int64_t k = 0; k < q.grid.all_parents() * q.record(); ++k) {
-      Vec sum{};
-      for (int64_t part = 0; part < count; ++part) sum += reinterpret_cast<const Vec*>(partials + part * stride)[k];
-      reinterpret_cast<Vec*>(out)[k] = sum;
-    }
+    Base::sum_states(partials, count, stride, q.grid.all_parents() * q.record(), out);
   }
 
   static int64_t scratch_bytes(const Problem& q) {

@@ -96,9 +96,11 @@ struct GridPass {
     }
   }
 
-  // Calls use(Int<N>, d, votes [N]) for all entries d of one vote, in blocks of constant size.
+  // Calls use(Int<N>, d, votes [N]) for all entries d of one vote, in blocks of constant size. The offsets are scaled
+  // by `presence`.
   template <class Use>
-  static INLINE void vote_blocks(const Grid<T>& q, const Vec* pose, const T* matrix, int64_t kernel, Use use) {
+  static INLINE void vote_blocks(const Grid<T>& q, const Vec* pose, const T* matrix, int64_t kernel, Vec presence,
+                                 Use use) {
     for (int64_t row = 0; row < q.vote_rows; ++row)
       Columns::blocks(q.vote_columns, [&](auto n, int64_t c) INLINE_LAMBDA {
         constexpr int N = decltype(n)::value;
@@ -106,8 +108,8 @@ struct GridPass {
         Columns::template vote<N>(pose + row * q.inner, matrix + c, q.inner, q.vote_columns, votes);
         const int64_t d = row * q.vote_columns + c;
         if (q.offsets && d < 2) {
-          votes[0] += q.offsets[2 * kernel + d];
-          if (N > 1 && d == 0) votes[1] += q.offsets[2 * kernel + 1];
+          votes[0] += presence * q.offsets[2 * kernel + d];
+          if (N > 1 && d == 0) votes[1] += presence * q.offsets[2 * kernel + 1];
         }
         use(n, d, votes);
       });
@@ -212,9 +214,18 @@ struct GridPass {
           votes(carver.take<Vec>(groups_at_once(q) * child_parents(q) * q.out_dim())) {}
   };
 
-  // Calls child_gradient(group, child, gradients of its votes [edges][parents][D], gradient of its activation) for
-  // every child of the cells [first, last) and every group, and takes the gradients of the votes on to poses and
-  // weight.
+  // out = sum of `count` states of `size` vectors, `stride` values apart.
+  static INLINE void sum_states(const T* partials, int64_t count, int64_t stride, int64_t size, T* out) {
+    for (int64_t k = 0; k < size; ++k) {
+      Vec sum{};
+      for (int64_t part = 0; part < count; ++part) sum += reinterpret_cast<const Vec*>(partials + part * stride)[k];
+      reinterpret_cast<Vec*>(out)[k] = sum;
+    }
+  }
+
+  // Calls child_gradient(group, child, gradients of its votes [edges][parents][D], gradient of its activation, gradient
+  // of its pose) for every child of the cells [first, last) and every group, and takes the gradients of the votes on to
+  // poses and weight.
   template <class ChildGradient>
   static INLINE void backward_children(const Grid<T>& q, int64_t first, int64_t last, const GridGradients<T>& to,
                                        const GradientScratch& own, ChildGradient child_gradient) {
@@ -243,7 +254,7 @@ struct GridPass {
             child.pose = cells.poses + at * P;
             child.activation = cells.activations[at];
             Vec* grad = own.votes + g * votes;
-            child_gradient(chunk + g, child, grad, grads.activations[at]);
+            child_gradient(chunk + g, child, grad, grads.activations[at], grads.poses + at * P);
             for_each_parent(q, child, [&](int64_t, const T* matrix, int64_t k, int64_t) {
               add_pose_gradient(q, matrix, grad + k * D, grads.poses + at * P);
             });

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from raising import raises_about
+from torchcaps import ops
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import CapsConv2d, DynamicRouting, EMRouting
 from torchcaps.types import Capsules
@@ -72,5 +73,7 @@ def test_errors_name_the_argument():
         CapsConv2d(2, 3, dims=(8, 16))
     with raises_about(ConfigError, "backend", "'triton'"):
         CapsConv2d(2, 3, backend="triton")
-    with raises_about(ConfigError, "backend", "'cpu'", "convolution"):
-        CapsConv2d(2, 3, routing=DynamicRouting(), backend="cpu")(children())
+    with raises_about(ConfigError, "backend", "'cpu'", "'logits'"):
+        logits = torch.zeros(2 * 2 * 2, 18, 3)
+        window = layer.window(children())
+        ops.route_conv(children(), layer.weight, window, "dynamic", backend="cpu", logits=logits)

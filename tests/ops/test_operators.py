@@ -65,6 +65,8 @@ def make_operators() -> dict[str, Operator]:
     nines = {**grid, "poses": torch.randn(2, 3, 4, 2, 9), "weight": torch.randn(2, 5, 3, 3)}
     em_constants = [0.1, 1e-7, 0.1, 0.01, 0.02, 0.25, 0.5]
     logits = {"logits": torch.randn(9, 3, 3), "activations": torch.rand(9, 3)}
+    seen = {name: vectors[name] for name in ("poses", "activations", "weight")}
+    key, pairs, route = torch.randn(2, 2, 3, 5, 3), torch.randn(8, 5), torch.randn(8, 5, 5)
     return {
         "dynamic": Operator(
             "dynamic_routing", {"poses": poses, "weight": weight, "bias": torch.randn(3, 6)}, (3, False, False, 0)
@@ -87,6 +89,17 @@ def make_operators() -> dict[str, Operator]:
         ),
         "gaussian variational": Operator(
             "gaussian_routing", {**nines, "offsets": None}, ([2, 2, 1, 0, 0, 1], 3, True, [1.0, 0.5, 2.0])
+        ),
+        "grid attention": Operator(
+            "grid_attention",
+            {**seen, "key": key, "prior": pairs, "base": None, "route": None, "offsets": torch.randn(4, 2)},
+            ([2, 2, 1, 0, 0, 0], True, False, True),
+            ("offsets",),
+        ),
+        "grid attention, weighted": Operator(
+            "grid_attention",
+            {**seen, "key": None, "prior": None, "base": pairs.clone(), "route": route, "offsets": None},
+            ([2, 2, 1, 1, 0, 0], False, True, True),
         ),
         "em with background": Operator("em_routing", {**grid, "betas": torch.randn(3, 5), "offsets": None}, options),
     }

@@ -16,11 +16,13 @@ from torch import Tensor
 
 import torchcaps
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._kernel import Kernel, supports_all
+from torchcaps.types import Capsules
 
 # CMake names modules .so on Linux and macOS.
 LIBRARY = "_kernels.dll" if sys.platform == "win32" else "_kernels.so"
 # The interface that this module is written for: kAbiVersion in csrc/common/c_api.h.
-ABI_VERSION = 4
+ABI_VERSION = 5
 REMEDY = (
     "install a C++17 compiler (GCC or Clang; on Windows, Clang of Visual Studio), then run "
     "`pip install --no-cache-dir --force-reinstall --no-deps torchcaps`"
@@ -96,6 +98,17 @@ def unavailable(device: torch.device, dtype: torch.dtype) -> str | None:
 def instruction_set() -> str:
     """Return the instruction set in use: `avx512`, `avx2` or `portable`."""
     return _detail
+
+
+def cpu_kernel(
+    dense: Callable[..., Capsules] | None = None,
+    conv: Callable[..., Capsules] | None = None,
+    unsupported: Callable[..., str | None] = supports_all,
+) -> Kernel:
+    """Return the kernel of the backend `cpu`, whose functions call the library; see `Kernel`."""
+    return Kernel(
+        "cpu", dense=dense, conv=conv, unavailable=unavailable, unsupported=unsupported, describe=instruction_set
+    )
 
 
 def lanes(dtype: torch.dtype) -> int:

@@ -133,6 +133,20 @@ class Window:
         places = mask.any(dim=-1) if mask.dim() == 4 else mask  # [B, H, W]
         return self._unfold(places).flatten(3).any(dim=-1)  # [B, H', W']
 
+    def sum_children(self, values: Tensor) -> Tensor:
+        """Sum a value of each child over the children under the kernel at every position.
+
+        Args:
+            values: One number per child.
+
+        Shape:
+            values: [B, H, W, I]; returns [B, H', W'].
+
+        Returns:
+            The sums.
+        """
+        return self._unfold(values.sum(dim=-1)).sum(dim=(-2, -1))
+
     def present_share(self, mask: Tensor) -> Tensor:
         """Compute which share of the children in `children_per_parent` is present.
 

@@ -129,7 +129,7 @@ def test_errors_name_the_argument() -> None:
             self_routing(**{**given, name: tensor.double()})
     weights = {
         (6, 3, 4): ("route_weight:", (6, 3, 4)),
-        (7, 3, 5): ("poses:", 7, (2, 6, 5)),
+        (7, 3, 5): ("route_weight:", 6, (7, 3, 5)),
         (6, 4, 5): ("route_weight:", 3, (6, 4, 5)),
     }
     for shape, names in weights.items():

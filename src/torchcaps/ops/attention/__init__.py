@@ -1,7 +1,7 @@
 """Inverted dot-product attention routing (Tsai, Srivastava, Goh, Salakhutdinov 2020)."""
 
 from torchcaps.ops import _native
-from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops._routing import Routing, register_routing
 from torchcaps.ops.attention import cpu
 from torchcaps.ops.attention.reference import attention_routing, attention_steps
 
@@ -9,7 +9,7 @@ register_routing(
     Routing(
         name="attention",
         steps=attention_steps,
-        kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+        kernels=(_native.cpu_kernel(cpu.dense, cpu.conv),),
         per_sample=frozenset({"parents"}),
     )
 )

@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.ops._attention_pass.cpu import attend
+from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide
 from torchcaps.ops._iterations import check_iters
 from torchcaps.ops.attention.reference import check_attention
+from torchcaps.ops.conv import Window
 from torchcaps.ops.squash import SquashForm, squashed_length
 from torchcaps.types import Capsules
 
@@ -33,5 +35,30 @@ def dense(
     for _ in range(iters):
         total = attend(poses, weight, None if out is None else out / math.sqrt(size))  # [B, J, D]
         out = F.layer_norm(total, (size,), gain, offset)  # [B, J, D]
+    assert out is not None
+    return Capsules(out, squashed_length(total, form=squash))
+
+
+@computes_wide
+def conv(
+    children: Capsules,
+    weight: Tensor,
+    window: Window,
+    *,
+    parents: Tensor | None = None,
+    gain: Tensor | None = None,
+    offset: Tensor | None = None,
+    iters: int = 3,
+    squash: SquashForm = "standard",
+) -> Capsules:
+    """Route a grid of children [B, H, W, I, P] through a window, parents [B*H'*W', J, D]; see `attention_routing`."""
+    check_iters(iters)
+    out = None if parents is None else parents.unflatten(0, (-1, *window.positions))  # [B, H', W', J, D]
+    total = children.poses
+    for _ in range(iters):
+        key = None if out is None else out / math.sqrt(out.shape[-1])  # [B, H', W', J, D]
+        total = attend_grid(children, weight, window, key)  # [B, H', W', J, D]
+        check_attention(None, gain, offset, total.shape[2:])
+        out = F.layer_norm(total, total.shape[-1:], gain, offset)  # [B, H', W', J, D]
     assert out is not None
     return Capsules(out, squashed_length(total, form=squash))

@@ -18,12 +18,7 @@ register_routing(
                 device="cuda",
                 describe=triton.describe,
             ),
-            Kernel(
-                "cpu",
-                dense=_dense.dense_kernel(cpu.compute),
-                unavailable=_native.unavailable,
-                describe=_native.instruction_set,
-            ),
+            _native.cpu_kernel(_dense.dense_kernel(cpu.compute), cpu.conv),
         ),
         takes_bias=True,
         per_sample=frozenset({"logits"}),

@@ -10,8 +10,12 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _native
+from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops.conv import Window
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.ops.squash import SquashForm
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
+from torchcaps.types import Capsules
 
 # The order is that of the enumeration `Squash` in csrc/dense/kernels.h.
 FORMS = get_args(SquashForm)
@@ -39,6 +43,37 @@ def compute(
     form = FORMS.index(squash)
     out, _ = _dynamic_routing(poses.to(dtype), weight.to(dtype), bias, iters, leaky, last_only, form)  # [B, J, D]
     return out.to(result)
+
+
+@computes_wide
+def conv(
+    children: Capsules,
+    weight: Tensor,
+    window: Window,
+    *,
+    bias: Tensor | None = None,
+    iters: int = 3,
+    leaky: bool = False,
+    grad: GradMode = "all",
+    squash: SquashForm = "standard",
+) -> Capsules:
+    """Route a grid of children [B, H, W, I, P] through a window; see `dynamic_routing`.
+
+    The logits of an iteration are the votes times the sum of all earlier parents, so that one vector per parent
+    replaces them.
+    """
+    check_routing_options(iters, grad, squash)
+    through = grad == "all"
+    parents, key = None, None
+    for iteration in range(iters):
+        # With grad="last" the earlier iterations only look for the coupling.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (through or iteration == iters - 1)):
+            if parents is not None:
+                key = parents.poses if key is None else key + parents.poses  # [B, H', W', J, D]
+            total = attend_grid(children, weight, window, key, leaky=leaky, through=through)  # [B, H', W', J, D]
+            parents = squash_parents(total, bias, squash)
+    assert parents is not None
+    return parents
 
 
 def _check(

@@ -1,7 +1,7 @@
 """Routing as clustering: k-means with soft assignment (Su Jianlin 2018)."""
 
 from torchcaps.ops import _native
-from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops._routing import Routing, register_routing
 from torchcaps.ops.kmeans import cpu
 from torchcaps.ops.kmeans.reference import kmeans_routing, kmeans_steps
 
@@ -9,7 +9,7 @@ register_routing(
     Routing(
         name="kmeans",
         steps=kmeans_steps,
-        kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+        kernels=(_native.cpu_kernel(cpu.dense, cpu.conv),),
         per_sample=frozenset({"logits"}),
     )
 )

@@ -1,14 +1,15 @@
 """Random routing: the control with a fixed coupling drawn from a seed."""
 
+from torchcaps.ops import _native
 from torchcaps.ops._routing import Kernel, Routing, register_routing
-from torchcaps.ops.random import recompute
+from torchcaps.ops.random import cpu, recompute
 from torchcaps.ops.random.reference import random_logits, random_routing, random_steps
 
 register_routing(
     Routing(
         name="random",
         steps=random_steps,
-        kernels=(Kernel("recompute", dense=recompute.dense, composite=True),),
+        kernels=(_native.cpu_kernel(conv=cpu.conv), Kernel("recompute", dense=recompute.dense, composite=True)),
         takes_bias=True,
     )
 )

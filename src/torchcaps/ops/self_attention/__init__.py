@@ -1,7 +1,7 @@
 """Self-attention routing of Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021)."""
 
 from torchcaps.ops import _native
-from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops._routing import Routing, register_routing
 from torchcaps.ops.self_attention import cpu
 from torchcaps.ops.self_attention.reference import self_attention_routing, self_attention_steps
 
@@ -9,7 +9,7 @@ register_routing(
     Routing(
         name="self_attention",
         steps=self_attention_steps,
-        kernels=(Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),),
+        kernels=(_native.cpu_kernel(cpu.dense, cpu.conv),),
     )
 )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops._attention_pass.cpu import attend
+from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, computes_wide, squash_parents
+from torchcaps.ops.conv import Window
 from torchcaps.ops.self_attention.reference import check_prior
 from torchcaps.ops.squash import SquashForm
 from torchcaps.ops.squash import squash as apply_squash
@@ -30,3 +33,22 @@ def dense(
         presquash = attend(poses, weight, key, prior)  # [B, J, D]
     out = apply_squash(presquash, form=squash)  # [B, J, D]
     return Capsules(out, torch.linalg.vector_norm(out, dim=-1))
+
+
+@computes_wide
+def conv(
+    children: Capsules,
+    weight: Tensor,
+    window: Window,
+    *,
+    prior: Tensor | None = None,
+    squash: SquashForm = "exponential",
+) -> Capsules:
+    """Route a grid of children [B, H, W, I, P] through a window; see `self_attention_routing`."""
+    count, parents = window.kernel[0] * window.kernel[1] * children.poses.shape[3], weight.shape[1]
+    check_prior(prior, count, parents)
+    # With competition inside of each position alone, the uniform coupling is 1/J for every child.
+    total = parents * attend_grid(children, weight, replace(window, competition="local"))  # [B, H', W', J, D]
+    key = total / math.sqrt(total.shape[-1])  # [B, H', W', J, D]
+    pairs = None if prior is None else Pairs(prior=prior.expand(count, parents))
+    return squash_parents(attend_grid(children, weight, window, key, pairs), None, squash)

@@ -10,7 +10,7 @@ register_routing(
         name="self_routing",
         steps=self_routing_steps,
         kernels=(
-            Kernel("cpu", dense=cpu.dense, unavailable=_native.unavailable, describe=_native.instruction_set),
+            _native.cpu_kernel(cpu.dense, cpu.conv),
             Kernel("recompute", dense=recompute.dense),
         ),
         reads_activations=True,

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._attention_pass.grid import Pairs, attend_grid_weighted, computes_wide
+from torchcaps.ops.conv import Window
 from torchcaps.ops.self_routing import recompute
-from torchcaps.ops.self_routing.reference import MASS_FLOOR, routing_logits
+from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routing_logits
 from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
 
@@ -26,9 +28,7 @@ def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bia
     if weight.dim() == 3:
         # Poses can be added up before they vote: two small products, and nothing left for a kernel to gain.
         return recompute.dense(children, weight, route_weight=route_weight, route_bias=route_bias)
-    logits = routing_logits(poses, route_weight, route_bias)  # [B, I, J]
-    if logits.shape[2] != weight.shape[1]:
-        raise ShapeError(f"route_weight: expected {weight.shape[1]} parents, got {tuple(route_weight.shape)}")
+    logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]
     if activations.shape != poses.shape[:2]:
         raise ShapeError(f"activations: expected {tuple(poses.shape[:2])}, got {tuple(activations.shape)}")
     # With the samples last, as the kernel takes them; the first logits are not needed longer.
@@ -40,6 +40,22 @@ def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bia
     mass, present = mass.T, activations.to(dtype).sum(dim=1, keepdim=True)  # [B, J], [B, 1]
     out = total / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
     return Capsules(out.to(result), (mass / (present + MASS_FLOOR)).to(result))
+
+
+@computes_wide
+def conv(
+    children: Capsules, weight: Tensor, window: Window, *, route_weight: Tensor, route_bias: Tensor | None = None
+) -> Capsules:
+    """Route a grid of children [B, H, W, I, P] through a window; see `self_routing`."""
+    size, parents = children.poses.shape[4], weight.shape[1]
+    count = window.kernel[0] * window.kernel[1] * children.poses.shape[3]
+    check_route(route_weight, route_bias, (count, parents, size))
+    route = route_weight.expand(count, parents, size)  # [K*K*I, J, P]
+    base = None if route_bias is None else route_bias.expand(count, parents)  # [K*K*I, J]
+    total, mass = attend_grid_weighted(children, weight, window, Pairs(base=base, route=route))
+    present = window.sum_children(children.activations)  # [B, H', W']
+    out = total / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, H', W', J, D]
+    return Capsules(out, mass / (present.unsqueeze(-1) + MASS_FLOOR))
 
 
 def _check(logits: Tensor, activations: Tensor, poses: Tensor, weight: Tensor) -> None:

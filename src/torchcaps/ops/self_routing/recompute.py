@@ -14,7 +14,7 @@ def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bia
     """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`."""
     poses, activations = children
     check_poses_and_weight(poses, weight)
-    logits = routing_logits(poses, route_weight, route_bias)  # [B, I, J]
+    logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]
     # With the parents first, since the votes are summed parent by parent.
     share = logits.permute(2, 0, 1).contiguous().softmax(dim=0) * activations  # [J, B, I]
     mass = share.sum(dim=-1).T  # [B, J]

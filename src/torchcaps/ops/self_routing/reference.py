@@ -15,20 +15,25 @@ from torchcaps.ops.votes import check_activations, check_votes
 MASS_FLOOR = 1e-7
 
 
-def routing_logits(poses: Tensor, route_weight: Tensor, route_bias: Tensor | None) -> Tensor:
+def check_route(route_weight: Tensor, route_bias: Tensor | None, shape: tuple[int, int, int]) -> None:
+    """Raise ShapeError unless route_weight is [I, J, P], or [J, P] for all children, and route_bias fits it.
+
+    `shape` is (I, J, P).
+    """
+    if route_weight.shape not in (shape, shape[1:]):
+        raise ShapeError(
+            f"route_weight: expected {shape}, or {shape[1:]} shared by all children, got {tuple(route_weight.shape)}"
+        )
+    if route_bias is not None and route_bias.shape != route_weight.shape[:-1]:
+        raise ShapeError(f"route_bias: expected {tuple(route_weight.shape[:-1])}, got {tuple(route_bias.shape)}")
+
+
+def routing_logits(poses: Tensor, route_weight: Tensor, route_bias: Tensor | None, parents: int) -> Tensor:
     """Compute the routing logits [B, I, J] of children from their poses [B, I, P].
 
     route_weight is [I, J, P] and route_bias [I, J], or [J, P] and [J] shared by all children.
     """
-    if route_weight.dim() not in (2, 3) or route_weight.shape[-1] != poses.shape[-1]:
-        raise ShapeError(
-            f"route_weight: expected [I, J, {poses.shape[-1]}], or [J, {poses.shape[-1]}] shared by all children, "
-            f"got {tuple(route_weight.shape)}"
-        )
-    if route_weight.dim() == 3 and route_weight.shape[0] != poses.shape[1]:
-        raise ShapeError(f"poses: expected {route_weight.shape[0]} children, got {tuple(poses.shape)}")
-    if route_bias is not None and route_bias.shape != route_weight.shape[:-1]:
-        raise ShapeError(f"route_bias: expected {tuple(route_weight.shape[:-1])}, got {tuple(route_bias.shape)}")
+    check_route(route_weight, route_bias, (poses.shape[1], parents, poses.shape[2]))
     pattern = "bip,ijp->bij" if route_weight.dim() == 3 else "bip,jp->bij"
     logits = torch.einsum(pattern, poses, route_weight)  # [B, I, J]
     return logits if route_bias is None else logits + route_bias  # [B, I, J]
@@ -76,9 +81,7 @@ def self_routing_steps(
     check_activations(activations, votes)
     if poses.dim() != 3 or poses.shape[:2] != votes.shape[:2]:
         raise ShapeError(f"poses: expected [{votes.shape[0]}, {votes.shape[1]}, P], got {tuple(poses.shape)}")
-    logits = routing_logits(poses, route_weight, route_bias)  # [B, I, J]
-    if logits.shape[2] != votes.shape[2]:
-        raise ShapeError(f"route_weight: expected {votes.shape[2]} parents, got {tuple(route_weight.shape)}")
+    logits = routing_logits(poses, route_weight, route_bias, votes.shape[2])  # [B, I, J]
     coupling = softmax(logits)  # [B, I, J]
     share = coupling * activations.unsqueeze(-1)  # [B, I, J]
     mass = share.sum(dim=1)  # [B, J]
