@@ -10,6 +10,9 @@
 namespace torchcaps {
 namespace {
 
+// A routing of several passes has the gradients of all of them in memory as well.
+constexpr int64_t kAttentionPartialBytes = 1024 * 1024;
+
 struct GridAttentionSizes {
   GridSizes grid;
   int64_t leaky, weighted, through;
@@ -40,7 +43,7 @@ class GridAttentionCall {
         entries(problem.grid.all_parents() * problem.grid.out_dim()),
         keys(in.key ? entries * kernels.lanes : 0),
         state(problem.state() * kernels.lanes),
-        plan(make_grid_plan(problem.grid, kernels.lanes, state * int64_t(sizeof(T)))) {}
+        plan(make_grid_plan(problem.grid, kernels.lanes, state * int64_t(sizeof(T)), kAttentionPartialBytes)) {}
 
   // Called by all threads: loads the keys of all groups.
   void load_keys(ThreadTeam& team, const T* key, T* to) const {

@@ -56,11 +56,11 @@ constexpr int64_t kGridCachedBytes = 256 * 1024;
 constexpr int64_t kPartialBytes = 4 * 1024 * 1024;
 
 template <class T>
-GridPlan make_grid_plan(const Grid<T>& q, int lanes, int64_t state_bytes) {
+GridPlan make_grid_plan(const Grid<T>& q, int lanes, int64_t state_bytes, int64_t partial_bytes = kPartialBytes) {
   GridPlan plan;
   plan.groups = (q.batch + lanes - 1) / lanes;
   plan.group_blocks = (plan.groups + kGridGroupsPerBlock - 1) / kGridGroupsPerBlock;
-  const int64_t most = std::clamp<int64_t>(kPartialBytes / std::max<int64_t>(state_bytes, 1), 1, 8);
+  const int64_t most = std::clamp<int64_t>(partial_bytes / std::max<int64_t>(state_bytes, 1), 1, 8);
   plan.ranges = std::clamp<int64_t>(q.cells * q.types / 64, 1, most);
   plan.cells_per_range = (q.cells + plan.ranges - 1) / plan.ranges;
   const int64_t weight_bytes = q.types * q.parents * q.matrix() * int64_t(sizeof(T));
