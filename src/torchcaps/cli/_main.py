@@ -25,6 +25,7 @@ from torchcaps.cli import (
     recipes,
     reproduce,
     routers,
+    serve,
     show,
     train,
 )
@@ -40,6 +41,7 @@ VERBS: dict[str, Verb] = {
         eval,
         predict,
         export,
+        serve,
         show,
         play,
         compare,
@@ -151,13 +153,15 @@ Every command takes --json (one JSON document on stdout), -q (no progress and no
 --import MODULE (models of your own) and --debug (tracebacks). `torchcaps --version` (-V) prints the version.
 
 environment:
-  TORCHCAPS_DATA    folder with data sets (default: the user's cache folder)
-  TORCHCAPS_CPU     instruction set of the kernels: portable, avx2 or avx512 (default: the best available)
-  TORCHCAPS_LOG     messages on stderr: debug, info, warning or error (default: warning)
-  TORCHCAPS_IMPORT  modules to import first, separated by commas
-  NO_COLOR          no colours
+  TORCHCAPS_DATA     folder with data sets (default: the user's cache folder)
+  TORCHCAPS_CPU      instruction set of the kernels: portable, avx2 or avx512 (default: the best available)
+  TORCHCAPS_LOG      messages on stderr: debug, info, warning or error (default: warning)
+  TORCHCAPS_IMPORT   modules to import first, separated by commas
+  TORCHCAPS_API_KEY  key that requests to `torchcaps serve` must carry
+  NO_COLOR           no colours
 
-exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM
+exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM (a server
+that has answered every request: 0)
 
 examples:
   torchcaps train                                       # train a small network on digits, write a report

@@ -9,10 +9,10 @@ import itertools
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from torchcaps.cli._opened import OpenedNetwork, open_network
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import CheckpointError, ConfigError, DataError, WriteError
 
@@ -20,24 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from torchcaps.cli._output import Output
-    from torchcaps.evaluation import Rejection
-    from torchcaps.models import ImageModel
 
 TOP = 3
 # The exit code if some images, but not all, cannot be read.
 UNREADABLE = 3
-
-
-class Classifier(NamedTuple):
-    """A trained network with its origin, its class names and the number of labels per image."""
-
-    origin: dict[str, Any]
-    about: str | None
-    model: ImageModel
-    class_names: Sequence[str]
-    num_labels: int
-    folder: Path
-    rejection: Rejection | None = None
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -45,7 +31,7 @@ def _configure(parser: ArgumentParser) -> None:
         "run",
         nargs="?",
         metavar="RUN",
-        help="folder of a run, or an ONNX file of `torchcaps export`; or give --pretrained",
+        help="folder of a run, its weights.safetensors, or an ONNX file of `torchcaps export`; or give --pretrained",
     )
     parser.add_argument(
         "images", nargs="*", metavar="IMAGE", help="image files of any common format and size, or folders of them"
@@ -66,7 +52,8 @@ def _run(args: Namespace, out: Output) -> int:
     if args.csv and args.json:
         raise ConfigError("--csv: expected no --json beside it, got both")
     images = _images(args)
-    classifier = _open(args)
+    # With --pretrained the first positional argument is an image.
+    classifier = open_network("predict", args.run if args.pretrained is None else None, args.pretrained)
     _check_channels(classifier.model.image_shape[0])
     folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
@@ -98,7 +85,7 @@ def _run(args: Namespace, out: Output) -> int:
     return UNREADABLE if bad else 0
 
 
-def _entry(classifier: Classifier, path: str, activations: Tensor, scores: dict[str, float]) -> dict[str, Any]:
+def _entry(classifier: OpenedNetwork, path: str, activations: Tensor, scores: dict[str, float]) -> dict[str, Any]:
     if not activations.isfinite().all():
         raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
     values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
@@ -110,7 +97,7 @@ def _entry(classifier: Classifier, path: str, activations: Tensor, scores: dict[
     return {**entry, "probabilities": probabilities, "rejected": rejected}
 
 
-def _show(classifier: Classifier, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
+def _show(classifier: OpenedNetwork, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
     calibrated = classifier.model.temperature is not None
     shown = "{} {:.1%}" if calibrated else "{} {:.2f}"
     rows = [(entry["image"], *(shown.format(name, share) for name, share in entry["top"])) for entry in predictions]
@@ -129,7 +116,7 @@ def _show(classifier: Classifier, predictions: list[dict[str, Any]], folder: Pat
         out.say(f"inputs and reconstructions: {folder}")
 
 
-def _csv(classifier: Classifier, predictions: list[dict[str, Any]]) -> str:
+def _csv(classifier: OpenedNetwork, predictions: list[dict[str, Any]]) -> str:
     """Return the predictions as CSV: the image, its labels, and the activation of each class."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -171,42 +158,6 @@ def _words(args: Namespace) -> list[str]:
     return words
 
 
-def _open(args: Namespace) -> Classifier:
-    if args.pretrained is not None:
-        return _open_pretrained(args.pretrained)
-    return _open_onnx(args.run) if Path(args.run).suffix == ".onnx" else _open_run(args.run)
-
-
-def _open_onnx(path: str) -> Classifier:
-    from torchcaps.integrations import OnnxModel
-
-    model = OnnxModel(path)
-    return Classifier({"file": path}, None, model, model.class_names, model.num_labels, Path("predictions"))
-
-
-def _open_run(path: str) -> Classifier:
-    from torchcaps.evaluation import Rejection
-    from torchcaps.train import Run
-
-    run = Run.open(path)
-    model, record = run.load_model(), run.record
-    if not model.is_classifier:
-        raise ConfigError(f"predict: expected a classifier, got {run.recipe.model.name}")
-    count, table = record["num_labels"], record.get("rejection")
-    rejection = None if table is None else Rejection.from_json(table)
-    folder = run.figures / "predictions"
-    return Classifier({"run": run.path}, None, model, record["class_names"], count, folder, rejection)
-
-
-def _open_pretrained(name: str) -> Classifier:
-    from torchcaps.models import create_model, pretrained_card
-
-    card = pretrained_card(name)
-    model = create_model(card.model, pretrained=name)
-    about = f"{name}: {card.about}"
-    return Classifier({"pretrained": name}, about, model, card.class_names, card.num_labels, Path("predictions"))
-
-
 def _check_channels(channels: int) -> None:
     if channels == 2:
         raise ConfigError(
@@ -216,7 +167,7 @@ def _check_channels(channels: int) -> None:
         raise ConfigError(f"predict: expected a network for 1 or 3 channels, got {channels} channels")
 
 
-def _probabilities(classifier: Classifier, activations: Tensor) -> dict[str, float] | None:
+def _probabilities(classifier: OpenedNetwork, activations: Tensor) -> dict[str, float] | None:
     """Return the calibrated probability of each class, or None if no temperature was fitted."""
     from torchcaps.nn import log_probabilities
 
@@ -226,7 +177,9 @@ def _probabilities(classifier: Classifier, activations: Tensor) -> dict[str, flo
     return dict(zip(classifier.class_names, log_probabilities(activations, temperature).exp().tolist(), strict=True))
 
 
-def _predict(classifier: Classifier, path: str, invert: bool) -> tuple[Tensor, Tensor, Tensor | None, dict[str, float]]:
+def _predict(
+    classifier: OpenedNetwork, path: str, invert: bool
+) -> tuple[Tensor, Tensor, Tensor | None, dict[str, float]]:
     """Return input [C, H, W], activations [J], reconstruction if there is a decoder, and the scores of `novelty`.
 
     The reconstruction is that of the predicted class [C, H, W], or those of the two predicted classes [2, C, H, W].

@@ -13,7 +13,7 @@ from torchcaps.data import ImageDataset, to_float
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.evaluation._weighted import rank_metrics
 from torchcaps.models import ImageModel
-from torchcaps.types import Progress
+from torchcaps.types import Capsules, Progress
 
 # Share of the validation images that are rejected, at most.
 RATE = 0.05
@@ -25,7 +25,7 @@ NOVELTY = {
 }
 
 
-def novelty(model: ImageModel, images: Tensor) -> dict[str, Tensor]:
+def novelty(model: ImageModel, images: Tensor, capsules: Capsules | None = None) -> dict[str, Tensor]:
     """Return scores that are larger for images of none of the classes.
 
     `activation` is minus the largest class activation; for a network without capsules that is minus the maximum
@@ -36,6 +36,7 @@ def novelty(model: ImageModel, images: Tensor) -> dict[str, Tensor]:
     Args:
         model: The network, in evaluation mode.
         images: The images.
+        capsules: Class capsules of the images, if the model has computed them already.
 
     Shape:
         images: [B, C, H, W]; each score is [B].
@@ -53,7 +54,7 @@ def novelty(model: ImageModel, images: Tensor) -> dict[str, Tensor]:
     """
     if not model.is_classifier:
         raise ConfigError(f"model: expected a classifier, got {type(model).__name__}")
-    capsules = model(images)
+    capsules = model(images) if capsules is None else capsules
     scores = {"activation": -capsules.activations.max(dim=-1).values}  # [B]
     if capsules.poses.shape[-1] == 1:
         scores["energy"] = -capsules.poses.squeeze(-1).logsumexp(dim=-1)

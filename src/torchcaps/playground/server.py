@@ -5,31 +5,26 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import anyio.to_thread
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
 
 from torchcaps import __version__
-from torchcaps.errors import TorchcapsError
 from torchcaps.playground import clusters, draw, pose, routing, toy
 from torchcaps.playground.network import PlaygroundNetwork
-from torchcaps.serving.middleware import LOOPBACK, RequestLimits, SecurityMiddleware, error_response
+from torchcaps.serving.errors import ERROR_RESPONSES, add_error_handlers
+from torchcaps.serving.middleware import LOOPBACK, RequestLimits, SecurityMiddleware
 from torchcaps.serving.server import run
 
 STATIC = Path(__file__).parent / "static"
 # Computations and file reads together: with more threads each would only become slower.
 WORKER_THREADS = 2
-MAX_ERROR = 600
 # In the order of the tabs. Each module has a `router`; a panel that not every network supports has
 # `unavailable_reason(network)`.
 PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
@@ -79,30 +74,6 @@ class InfoResponse(BaseModel):
     limits: PanelLimits
 
 
-class ErrorResponse(BaseModel):
-    """The body of every failed request."""
-
-    error: str
-    request_id: str
-
-
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorResponse, "description": description}
-    for status, description in {
-        400: "a value that the network does not support",
-        401: "no valid token",
-        403: "another origin or host",
-        405: "another method",
-        408: "a body that is too slow",
-        413: "a body that is too large",
-        415: "a body that is not JSON",
-        422: "a body that does not match the schema",
-        429: "too many requests per second",
-        503: "too many requests in progress",
-    }.items()
-}
-
-
 def create_app(
     network: PlaygroundNetwork,
     *,
@@ -135,13 +106,11 @@ def create_app(
     )
     app.state.network = network
     app.add_middleware(SecurityMiddleware, hosts=(*LOOPBACK, host), limits=limits, token=token)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(TorchcapsError, _torchcaps_error)
+    add_error_handlers(app)
     for name, module in PANELS.items():
-        app.include_router(module.router, prefix=f"/api/{name}", tags=[name], responses=_ERRORS)
+        app.include_router(module.router, prefix=f"/api/{name}", tags=[name], responses=ERROR_RESPONSES)
 
-    @app.get("/api/info", responses=_ERRORS)
+    @app.get("/api/info", responses=ERROR_RESPONSES)
     def info() -> InfoResponse:
         """The network and the panels."""
         return _info(network)
@@ -178,43 +147,6 @@ def _unavailable_reason(module: ModuleType, network: PlaygroundNetwork) -> str |
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = WORKER_THREADS
     yield
-
-
-def _validation_error(request: Request, error: Exception) -> JSONResponse:
-    problems = error.errors() if isinstance(error, RequestValidationError) else []
-    sentences = [_describe(problem) for problem in problems]
-    more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
-    return error_response("; ".join(sentences[:3])[:MAX_ERROR] + more, 422, request.state.request_id)
-
-
-def _describe(problem: Mapping[str, Any]) -> str:
-    if problem["type"] == "json_invalid":
-        return "body: expected JSON"
-    return f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}"
-
-
-def _http_error(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 400
-    message = str(getattr(error, "detail", error))
-    headers = {name.lower(): value for name, value in (getattr(error, "headers", None) or {}).items()}
-    allowed = _allowed_methods(request)
-    # The static files match every path: they answer 404 or 405 also for a route of the API with another method.
-    if status in (404, 405) and request.method not in allowed:
-        status, headers["allow"] = 405, ", ".join(allowed)
-        message = f"method: expected {' or '.join(allowed)}, got {request.method}"
-    elif status == 404:
-        message = "not found: there is no page or endpoint at this address"
-    return error_response(message, status, request.state.request_id, headers)
-
-
-def _allowed_methods(request: Request) -> list[str]:
-    """Methods of the API route at the path of a request, or those of static files."""
-    methods = request.app.openapi()["paths"].get(request.url.path, ("get", "head"))
-    return sorted(method.upper() for method in methods)
-
-
-def _torchcaps_error(request: Request, error: Exception) -> JSONResponse:
-    return error_response(str(error)[:MAX_ERROR], 400, request.state.request_id)
 
 
 def serve(app: FastAPI, listener: socket.socket, *, open_at: str | None = None) -> None:

@@ -54,6 +54,7 @@ class RequestLimits:
     Attributes:
         body: Largest body in bytes.
         body_seconds: Time for a body.
+        bodies: Bytes of all bodies in progress together.
         rate: Requests per second from one address.
         burst: Requests that one address may send at once.
         waiting: Requests in progress.
@@ -62,6 +63,7 @@ class RequestLimits:
 
     body: int = 256 * 1024
     body_seconds: float = 10.0
+    bodies: int = 256 * 1024 * 1024
     # Far above the needs of fifty users; stops a runaway loop.
     rate: float = 1000.0
     burst: float = 2000.0
@@ -125,8 +127,9 @@ class SecurityMiddleware:
 
     Args:
         app: The ASGI application.
-        hosts: Names of the server.
+        hosts: Names of the server; `*` is every name, for a server whose requests need a key.
         limits: Limits on requests.
+        content_types: Types of bodies that are accepted; `image/*` is every type of image.
         token: Secret that every request must carry: in the query of the page's address, which sets a cookie, in that
             cookie, or as `Authorization: Bearer`.
 
@@ -140,13 +143,16 @@ class SecurityMiddleware:
         hosts: Iterable[str] = LOOPBACK,
         limits: RequestLimits | None = None,
         token: str | None = None,
+        content_types: Iterable[str] = ("application/json",),
     ) -> None:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
         self.limits = RequestLimits() if limits is None else limits
         self.rate_limiter = RateLimiter(self.limits.rate, self.limits.burst)
         self.token = token
+        self.content_types = tuple(content_types)
         self.waiting = 0
+        self.body_bytes = 0
         self.waiting_by_address: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,9 +180,10 @@ class SecurityMiddleware:
 
         self.waiting += 1
         self.waiting_by_address[address] += 1
+        body = _Body(self, receive)
         try:
             self._check(scope, address)
-            await self.app(scope, self._limit_body(receive), reply)
+            await self.app(scope, body.receive, reply)
         except RequestRefusedError as refused:
             if not started:
                 headers = EXTRA_HEADERS.get(refused.status_code)
@@ -187,6 +194,7 @@ class SecurityMiddleware:
                 await error_response("internal error; see the server's log", 500, request_id)(scope, receive, reply)
         finally:
             self.waiting -= 1
+            self.body_bytes -= body.size
             self.waiting_by_address[address] -= 1
             if not self.waiting_by_address[address]:
                 del self.waiting_by_address[address]
@@ -211,11 +219,13 @@ class SecurityMiddleware:
         if not length.isdecimal() or int(length) > self.limits.body:
             raise RequestRefusedError(413, f"body: expected at most {self.limits.body} bytes")
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] == "POST" and content_type != "application/json":
-            raise RequestRefusedError(415, "content-type: expected application/json")
+        main, slash, _ = content_type.partition("/")
+        known = content_type in self.content_types or (slash and f"{main}/*" in self.content_types)
+        if scope["method"] == "POST" and not known:
+            raise RequestRefusedError(415, f"content-type: expected {' or '.join(self.content_types)}")
 
     def _is_own_name(self, name: str) -> bool:
-        if name in self.hosts:
+        if name in self.hosts or "*" in self.hosts:
             return True
         # A server on all interfaces accepts every address of the machine; rebinding needs a name.
         return any(host in WILDCARDS for host in self.hosts) and _is_ip_address(name)
@@ -230,29 +240,36 @@ class SecurityMiddleware:
         given = [secrets.compare_digest(text.encode(), token.encode()) for text in (cookie, bearer)]
         return any(given) or self._has_query_token(scope)
 
-    def _limit_body(self, receive: Receive) -> Receive:
-        """Limit the bytes and the time of a body, also where no length was announced."""
-        total = 0
-        complete = False
-        deadline = time.monotonic() + self.limits.body_seconds
 
-        async def limited() -> Message:
-            nonlocal total, complete
-            # After the body only a disconnect is to come, which may take as long as the response.
-            if complete:
-                return await receive()
-            try:
-                with anyio.fail_after(max(0.0, deadline - time.monotonic())):
-                    message = await receive()
-            except TimeoutError:
-                raise RequestRefusedError(408, f"body: expected within {self.limits.body_seconds:g} seconds") from None
-            total += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if total > self.limits.body:
-                raise RequestRefusedError(413, f"body: expected at most {self.limits.body} bytes")
-            return message
+class _Body:
+    """The body of a request: its bytes and its time are limited, also where no length was announced."""
 
-        return limited
+    def __init__(self, server: SecurityMiddleware, receive: Receive) -> None:
+        self.server = server
+        self.limits = server.limits
+        self.size = 0
+        self._receive = receive
+        self._complete = False
+        self._deadline = time.monotonic() + self.limits.body_seconds
+
+    async def receive(self) -> Message:
+        # After the body only a disconnect is to come, which may take as long as the response.
+        if self._complete:
+            return await self._receive()
+        try:
+            with anyio.fail_after(max(0.0, self._deadline - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise RequestRefusedError(408, f"body: expected within {self.limits.body_seconds:g} seconds") from None
+        count = len(message.get("body", b""))
+        self.size += count
+        self.server.body_bytes += count
+        self._complete = not message.get("more_body", False)
+        if self.size > self.limits.body:
+            raise RequestRefusedError(413, f"body: expected at most {self.limits.body} bytes")
+        if self.server.body_bytes > self.limits.bodies:
+            raise RequestRefusedError(503, "too many bytes in progress; try again in a moment")
+        return message
 
 
 def error_response(message: str, status: int, request_id: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Loggers that a client can make write.
@@ -180,8 +183,19 @@ def make_server(app: ASGIApp, limits: ServerLimits | None = None) -> GracefulSer
     """
     limits = ServerLimits() if limits is None else limits
     protocol: Any = type("ConfiguredProtocol", (LimitedProtocol,), {"limits": limits})
+
+    async def closing(scope: Scope, receive: Receive, send: Send) -> None:
+        """While the server stops, ask clients to send nothing more on their connections."""
+
+        async def reply(message: Message) -> None:
+            if message["type"] == "http.response.start" and server.should_exit:
+                MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        await app(scope, receive, reply if scope["type"] == "http" else send)
+
     config = uvicorn.Config(
-        app,
+        closing,
         http=protocol,
         log_level="warning",
         access_log=False,
@@ -189,11 +203,15 @@ def make_server(app: ASGIApp, limits: ServerLimits | None = None) -> GracefulSer
         ws="none",
         timeout_keep_alive=limits.keep_alive,
     )
-    return GracefulServer(config)
+    server = GracefulServer(config)
+    return server
 
 
 def run(app: ASGIApp, listener: socket.socket, limits: ServerLimits | None = None) -> None:
     """Serve an app until Ctrl-C or SIGTERM.
+
+    SIGTERM is the usual way to stop a server: the function returns once every accepted request is answered. Ctrl-C
+    raises KeyboardInterrupt then.
 
     Args:
         app: The ASGI application.
@@ -207,8 +225,13 @@ def run(app: ASGIApp, listener: socket.socket, limits: ServerLimits | None = Non
     loggers = {logging.getLogger(name): LogLimiter(limits.log_lines) for name in LOGGERS}
     for logger, limiter in loggers.items():
         logger.addFilter(limiter)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    # uvicorn raises the signal once more at the end, which would kill the process.
+    before = signal.signal(signal.SIGTERM, lambda *_: None) if in_main_thread else None
     try:
         make_server(app, limits).run(sockets=[listener])
     finally:
+        if in_main_thread:
+            signal.signal(signal.SIGTERM, before)
         for logger, limiter in loggers.items():
             logger.removeFilter(limiter)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torchcaps.train._runner import fit, resume
     from torchcaps.train.context import RunContext
     from torchcaps.train.folder_recipe import FolderRecipe, choose_recipe
-    from torchcaps.train.loading import Prediction, load_model, load_run, predict_images
+    from torchcaps.train.loading import Prediction, load_model, load_run, name_predictions, predict_images
     from torchcaps.train.lr_finder import FoundRate, find_lr
     from torchcaps.train.module import CapsModule
     from torchcaps.train.recipe import DEFAULT_RECIPE, Recipe, list_recipes, load_recipe, parse_recipe
@@ -33,6 +33,7 @@ _NAMES = {
     "load_model": "loading",
     "load_recipe": "recipe",
     "load_run": "loading",
+    "name_predictions": "loading",
     "parse_recipe": "recipe",
     "predict_images": "loading",
     "resume": "_runner",
@@ -54,6 +55,7 @@ __all__ = [
     "load_model",
     "load_recipe",
     "load_run",
+    "name_predictions",
     "parse_recipe",
     "predict_images",
     "resume",

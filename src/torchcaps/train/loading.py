@@ -119,7 +119,31 @@ def predict_images(
     model.check_images(images)
     with torch.inference_mode():
         activations = model(images.to(next(model.parameters()))).activations  # [B, J]
-        probabilities = log_probabilities(activations, model.temperature or 1.0).exp()  # [B, J]
+    return name_predictions(activations, class_names, num_labels, model.temperature)
+
+
+def name_predictions(
+    activations: Tensor, class_names: Sequence[str], num_labels: int = 1, temperature: float | None = None
+) -> list[Prediction]:
+    """Return class activations as predictions with names and probabilities.
+
+    Args:
+        activations: Activations of the class capsules.
+        class_names: Names of the classes.
+        num_labels: Number of classes in each image.
+        temperature: Temperature of the probabilities; None if it was not fitted.
+
+    Shape:
+        activations: [B, J].
+
+    Returns:
+        One prediction per image.
+
+    Example:
+        >>> name_predictions(torch.tensor([[0.1, 0.3]]), ["cat", "dog"])[0].probabilities
+        {'cat': 0.25, 'dog': 0.75}
+    """
+    probabilities = log_probabilities(activations, temperature or 1.0).exp()  # [B, J]
     found = []
     for row, shares in zip(activations.tolist(), probabilities.tolist(), strict=True):
         order = sorted(range(len(row)), key=row.__getitem__, reverse=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ _TRIM_BYTES = 32_000_000
 # Threads that decode the images of a folder.
 MAX_THREADS = 8
 MAX_PIXELS = 80_000_000
+# How messages name an image that is not a file.
+IMAGE = "image"
 # A large image of few bytes is a decompression bomb.
 LARGE, MAX_PER_BYTE = 2_000_000, 2_000
 # Formats that Pillow reads whole into memory before their size is known.
@@ -53,16 +55,19 @@ _GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 _ORIENTATION_TAG = 0x0112
 
 
-def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: bool = False) -> Tensor:
+def read_image(
+    path: str | Path | bytes, image_shape: tuple[int, int, int], *, invert: bool = False, max_pixels: int = MAX_PIXELS
+) -> Tensor:
     """Read an image file of any size and scale it to a shape.
 
     The EXIF orientation is applied, and transparent pixels become white. The image is scaled with antialiasing and
     kept in proportion; the remaining border gets the median colour of the edges of the image.
 
     Args:
-        path: A file in one of the formats PNG, JPEG, GIF, BMP, TIFF, WebP, PPM, JPEG 2000 and AVIF.
+        path: A file in one of the formats PNG, JPEG, GIF, BMP, TIFF, WebP, PPM, JPEG 2000 and AVIF, or its content.
         image_shape: Channels (1 or 3), height and width of the result.
         invert: Whether to invert the brightness: for ink on paper and a model of light digits on black.
+        max_pixels: Largest number of pixels in the file.
 
     Shape:
         Returns uint8 [C, H, W].
@@ -81,13 +86,14 @@ def read_image(path: str | Path, image_shape: tuple[int, int, int], *, invert: b
     if channels not in (1, 3):
         raise ConfigError(f"image_shape: expected 1 or 3 channels for an image file, got {image_shape}")
     mode = "L" if channels == 1 else "RGB"
+    source, name = (path, IMAGE) if isinstance(path, bytes) else (Path(path), str(path))
     # The memory is released after the image is closed.
-    with ExitStack() as reservation, open_image(Path(path)) as image:
+    with ExitStack() as reservation, open_image(source, max_pixels) as image:
         pixels = image.width * image.height
         whole = pixels <= _WHOLE_PIXELS
         per_pixel = (_WHOLE_BYTES if whole else _REDUCED_BYTES) + _decoder_bytes(image)
         reservation.enter_context(_reserved(pixels * per_pixel))
-        plain = _plain(image, mode, Path(path)) if whole else _reduced(image, mode, (height, width), Path(path))
+        plain = _plain(image, mode, name) if whole else _reduced(image, mode, (height, width), name)
         plain = _upright(plain, image)
     array = np.asarray(_fit(plain, height, width)).reshape(height, width, channels)
     array = 255 - array if invert else array
@@ -104,16 +110,18 @@ def probe_image(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def open_image(path: Path) -> Iterator[Image.Image]:
-    """Open an image file; a large image, another format, or an error while it is used is a DataError."""
+def open_image(source: Path | bytes, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+    """Open an image file or its content; a large image, another format, or an error while it is used is a DataError."""
     with explain_missing():
         from PIL import Image
 
+    path = IMAGE if isinstance(source, bytes) else source
     try:
+        reader = _ClippedReader(io.BytesIO(source), IMAGE) if isinstance(source, bytes) else _open_file(source)
         # Closing frees the pixels, also where the traceback of an error still refers to the image.
-        with _ClippedReader(path) as file, closing(open_formats(file)) as image:
+        with reader as file, closing(open_formats(file)) as image:
             pixels = image.width * image.height
-            limit = min(MAX_PIXELS, MEMORY // (_REDUCED_BYTES + _decoder_bytes(image)))
+            limit = min(max_pixels, MEMORY // (_REDUCED_BYTES + _decoder_bytes(image)))
             if pixels > limit or (pixels > LARGE and pixels > MAX_PER_BYTE * file.size):
                 raise DataError(
                     f"{path}: expected at most {limit:,} pixels in a {image.format} file, and {MAX_PER_BYTE:,} per "
@@ -149,11 +157,15 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-class _ClippedReader(io.BufferedReader):
-    """A regular file that never allocates more than it holds, whatever a damaged length announces."""
+def _open_file(path: Path) -> _ClippedReader:
+    return _ClippedReader(open_regular(path).detach(), str(path))
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(cast(io.BufferedReader, open_regular(path)).detach())
+
+class _ClippedReader(io.BufferedReader):
+    """A file that never allocates more than it holds, whatever a damaged length announces."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        super().__init__(file)
         self.size = self.seek(0, io.SEEK_END)
         self.seek(0)
         head = self.read(12)
@@ -211,7 +223,7 @@ def _decoder_bytes(image: Image.Image) -> int:
     return _DECODER_BYTES.get(image.format or "", 1)
 
 
-def _plain(image: Image.Image, mode: str, path: Path) -> Image.Image:
+def _plain(image: Image.Image, mode: str, path: str) -> Image.Image:
     """Convert an image of any mode to `L` or `RGB`, with transparent pixels white."""
     from PIL import Image
 
@@ -228,7 +240,7 @@ def _plain(image: Image.Image, mode: str, path: Path) -> Image.Image:
     return image.convert(mode)
 
 
-def _reduced(image: Image.Image, mode: str, target: tuple[int, int], path: Path) -> Image.Image:
+def _reduced(image: Image.Image, mode: str, target: tuple[int, int], path: str) -> Image.Image:
     """Convert a large image like `_plain`, reduced to about four times the target, without a full-size copy."""
     from PIL import Image
 
