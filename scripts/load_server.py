@@ -99,7 +99,7 @@ class Server:
     def kill(self) -> None:
         """End the process, whatever it does."""
         self.process.kill()
-        self.process.wait(60)
+        self.process.communicate()
 
 
 def requests_for(url: str) -> list[tuple[bytes, dict[str, float]]]:

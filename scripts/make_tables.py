@@ -37,7 +37,7 @@ from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
-OTHERS = ("compare-", "reproduce-", "chaos", "security")
+OTHERS = ("compare-", "reproduce-", "chaos", "security", "serving")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -310,12 +310,47 @@ def bombs(file: Path = ROOT / "results" / "security.json") -> str:
     return "\n".join(lines)
 
 
+def serving(file: Path = ROOT / "results" / "serving.json") -> str:
+    """Return the load tests of the prediction server in Markdown."""
+    table = json.loads(file.read_text())
+    compared = table.get("compare", {})
+    found = {
+        "five minutes": table.get("soak"),
+        "stopped and started again under load": table.get("restart"),
+        "batches": compared.get("batched"),
+        "`--max-batch 1`": compared.get("unbatched"),
+    }
+    rows = {name: row for name, row in found.items() if row is not None}
+    lines = [
+        "| load | network | clients | seconds | answered | lost | wrong | per second | median ms | p95 ms |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, row in rows.items():
+        arguments = row["arguments"]
+        network = arguments[1] if arguments[0] == "--pretrained" else Path(arguments[0]).stem
+        counts = [f"{row[column]:,}" for column in ("answered", "lost", "wrong")]
+        latency = [f"{row['latency_ms'][share]:g}" for share in ("p50", "p95")]
+        cells = (name, f"`{network}`", row["clients"], f"{row['seconds']:.0f}", *counts, row["per_second"], *latency)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    soak, memory = table["soak"], table["soak"]["memory_mb"]
+    notes = [
+        f"During the five minutes a batch had {soak['mean_batch']:.1f} images on average, and the memory of the server "
+        f"was {memory[0]:.0f} MB after 30 seconds and {memory[-1]:.0f} MB at the end.",
+        f"{soak['machine']['cores']} cores, shared by server, clients and other work, {soak['machine']['processor']}, "
+        f"torch {soak['versions']['torch']}, {soak['date']}.",
+    ]
+    if compared:
+        notes.insert(0, f"Batches give {compared['speedup']:.1f} times the throughput.")
+    return "\n".join([*lines, "", *notes])
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/comparison.md": {"comparison": comparison},
     "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
+    "docs/serving.md": {"serving": serving},
     "docs/security.md": {"fuzzing": fuzzing, "attack": attacked, "bombs": bombs},
     "docs/training.md": {"faults": faults},
 }

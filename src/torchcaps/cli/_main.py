@@ -160,8 +160,8 @@ environment:
   TORCHCAPS_API_KEY  key that requests to `torchcaps serve` must carry
   NO_COLOR           no colours
 
-exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM (a server
-that has answered every request: 0)
+exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM
+(0 for a server, which has then answered every request)
 
 examples:
   torchcaps train                                       # train a small network on digits, write a report

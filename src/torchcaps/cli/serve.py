@@ -137,15 +137,16 @@ def _read_key(file: str | None) -> str | None:
 VERB = Verb(
     name="serve",
     summary="serve a trained network: POST images, get predictions",
-    description="Starts a web server on this machine. POST an image file to /predict, or JSON with several images; the "
-    "response has labels, probabilities, activations, and why an image is probably none of the classes. Images of "
-    "different requests are computed together. /model describes the network, /health tells whether the server answers, "
-    "/metrics has counters for Prometheus, /openapi.json the schema. SIGTERM answers every accepted request, then ends "
-    "with exit code 0. Needs the extra `play`: pip install 'torchcaps[play]'.",
+    description="Starts a web server on this machine. POST an image file to /predict (curl --data-binary @digit.png "
+    "-H 'content-type: image/png' http://127.0.0.1:8018/predict), or JSON with several images; the response has "
+    "labels, probabilities, activations, and why an image is probably none of the classes. Images of different "
+    "requests are computed together. /model describes the network, /health tells whether the server answers, /metrics "
+    "has counters for Prometheus, /openapi.json the schema. SIGTERM answers every accepted request, then ends with "
+    "exit code 0. Needs the extra `play`: pip install 'torchcaps[play]'.",
     examples=(
         ("torchcaps serve runs/NAME", "a network that you trained"),
         ("torchcaps serve model.onnx --port 9000", "a file of `torchcaps export`"),
-        ("curl --data-binary @digit.png -H 'content-type: image/png' http://127.0.0.1:8018/predict", "classify a file"),
+        ("torchcaps serve --pretrained mnist --max-batch 1", "each image alone, for comparison"),
         ("torchcaps serve --pretrained mnist --host 0.0.0.0 --api-key-file key.txt", "for other machines, with a key"),
     ),
     configure=_configure,

@@ -9,31 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.nn.routers import Router
+from torchcaps.nn.routers import Router, routing_layers
 from torchcaps.types import Capsules, Trace
 
+__all__ = ["eval_mode", "record_inputs", "routing_layers", "trace_calls", "trace_uniform", "uniform_routing"]
+
 Calls = list[tuple[Any, ...]]
-
-
-def routing_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the layers of a network that have a router and a `trace` method.
-
-    Args:
-        model: The network.
-
-    Returns:
-        The layers by their path in the network.
-
-    Example:
-        >>> from torchcaps.nn import CapsLinear
-        >>> list(routing_layers(nn.Sequential(nn.Identity(), CapsLinear(6, 3, in_dim=8, out_dim=16))))
-        ['1']
-    """
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if name and isinstance(getattr(module, "routing", None), Router) and callable(getattr(module, "trace", None))
-    }
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from torchcaps.nn.routers import (
     VariationalRouting,
     list_routers,
     make_router,
+    routing_layers,
 )
 from torchcaps.nn.scores import ScoreKind, Scores, log_probabilities
 from torchcaps.nn.spread_loss import SpreadLoss
@@ -69,4 +70,5 @@ __all__ = [
     "log_probabilities",
     "make_router",
     "mask_capsules",
+    "routing_layers",
 ]

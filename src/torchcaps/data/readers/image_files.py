@@ -56,7 +56,11 @@ _ORIENTATION_TAG = 0x0112
 
 
 def read_image(
-    path: str | Path | bytes, image_shape: tuple[int, int, int], *, invert: bool = False, max_pixels: int = MAX_PIXELS
+    path: str | Path | bytes,
+    image_shape: tuple[int, int, int],
+    *,
+    invert: bool = False,
+    max_pixels: int | None = None,
 ) -> Tensor:
     """Read an image file of any size and scale it to a shape.
 
@@ -67,7 +71,7 @@ def read_image(
         path: A file in one of the formats PNG, JPEG, GIF, BMP, TIFF, WebP, PPM, JPEG 2000 and AVIF, or its content.
         image_shape: Channels (1 or 3), height and width of the result.
         invert: Whether to invert the brightness: for ink on paper and a model of light digits on black.
-        max_pixels: Largest number of pixels in the file.
+        max_pixels: Largest number of pixels in the file. Default: 80 million.
 
     Shape:
         Returns uint8 [C, H, W].
@@ -110,7 +114,7 @@ def probe_image(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def open_image(source: Path | bytes, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+def open_image(source: Path | bytes, max_pixels: int | None = None) -> Iterator[Image.Image]:
     """Open an image file or its content; a large image, another format, or an error while it is used is a DataError."""
     with explain_missing():
         from PIL import Image
@@ -121,7 +125,9 @@ def open_image(source: Path | bytes, max_pixels: int = MAX_PIXELS) -> Iterator[I
         # Closing frees the pixels, also where the traceback of an error still refers to the image.
         with reader as file, closing(open_formats(file)) as image:
             pixels = image.width * image.height
-            limit = min(max_pixels, MEMORY // (_REDUCED_BYTES + _decoder_bytes(image)))
+            limit = min(
+                MAX_PIXELS if max_pixels is None else max_pixels, MEMORY // (_REDUCED_BYTES + _decoder_bytes(image))
+            )
             if pixels > limit or (pixels > LARGE and pixels > MAX_PER_BYTE * file.size):
                 raise DataError(
                     f"{path}: expected at most {limit:,} pixels in a {image.format} file, and {MAX_PER_BYTE:,} per "

@@ -5,6 +5,7 @@ from torchcaps.nn.routers.base import LAWS, ROUTERS, Router
 from torchcaps.nn.routers.controls import RandomRouting, UniformRouting
 from torchcaps.nn.routers.dynamic import DynamicRouting
 from torchcaps.nn.routers.em import EMRouting
+from torchcaps.nn.routers.find import routing_layers
 from torchcaps.nn.routers.kmeans import KMeansRouting
 from torchcaps.nn.routers.kuramoto import KuramotoRouting
 from torchcaps.nn.routers.make import RoutingSpec, list_routers, make_router
@@ -29,4 +30,5 @@ __all__ = [
     "VariationalRouting",
     "list_routers",
     "make_router",
+    "routing_layers",
 ]
