@@ -33,7 +33,7 @@ def apps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         return create(classifier, **options)
 
     monkeypatch.setattr(serving, "create_server_app", create_server_app)
-    monkeypatch.setattr(serving, "run", lambda app, listener: None)
+    monkeypatch.setattr(serving, "run", lambda app, listener, on_start: on_start())
     monkeypatch.delenv("TORCHCAPS_API_KEY", raising=False)
     threads = torch.get_num_threads()
     yield calls

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -165,6 +167,27 @@ def test_run_limits_the_logs_and_restores_them(monkeypatch: pytest.MonkeyPatch) 
         run(Router([]), listener)
     assert filters == [len(before) + 1]
     assert logger.filters == before
+
+
+def test_sigterm_before_the_start_is_not_lost() -> None:
+    called: list[str] = []
+    handler = signal.getsignal(signal.SIGTERM)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        called.append(message["type"])
+        if message["type"] == "lifespan.startup":
+            # As if it came while the libraries were loaded.
+            signal.raise_signal(signal.SIGTERM)
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.startup":
+            await app(scope, receive, send)
+
+    with listen("127.0.0.1", 0) as listener:
+        # It returns: otherwise the test would not end.
+        run(app, listener, on_start=lambda: called.append("started"))
+    assert called == ["lifespan.startup", "started", "lifespan.shutdown"]
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 def test_keep_alive_is_longer_than_that_of_clients() -> None:

@@ -161,7 +161,6 @@ environment:
   NO_COLOR           no colours
 
 exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM
-(0 for a server, which has then answered every request)
 
 examples:
   torchcaps train                                       # train a small network on digits, write a report

@@ -80,12 +80,15 @@ def _run(args: Namespace, out: Output) -> int:
                 f"requires a key",
                 stacklevel=2,
             )
-        out.document({"url": url, **opened.origin, "classes": list(opened.class_names), "key": key is not None})
-        out.say(f"{name}: {len(opened.class_names)} classes, images {list(opened.model.image_shape)}")
-        out.say(f"POST {url}predict   (GET {url}openapi.json describes it; Ctrl-C stops it)", style="bold")
-        # A reader of a pipe waits for the address.
-        sys.stdout.flush()
-        run(app, listener)
+
+        def announce() -> None:
+            out.document({"url": url, **opened.origin, "classes": list(opened.class_names), "key": key is not None})
+            out.say(f"{name}: {len(opened.class_names)} classes, images {list(opened.model.image_shape)}")
+            out.say(f"POST {url}predict   (GET {url}openapi.json describes it; Ctrl-C stops it)", style="bold")
+            # A reader of a pipe waits for the address.
+            sys.stdout.flush()
+
+        run(app, listener, on_start=announce)
     return 0
 
 

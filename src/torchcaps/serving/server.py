@@ -115,6 +115,17 @@ class GracefulServer(uvicorn.Server):
 
     # Seconds to accept waiting connections, and to read the requests that they have sent.
     ACCEPT, READ = 0.1, 0.4
+    on_start: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and call `on_start`: from then on requests are answered, and signals end the server gracefully.
+
+        Args:
+            sockets: Sockets that the server listens on.
+        """
+        await super().startup(sockets)
+        if self.on_start is not None:
+            self.on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting, read requests that have arrived, and end.
@@ -207,7 +218,12 @@ def make_server(app: ASGIApp, limits: ServerLimits | None = None) -> GracefulSer
     return server
 
 
-def run(app: ASGIApp, listener: socket.socket, limits: ServerLimits | None = None) -> None:
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    limits: ServerLimits | None = None,
+    on_start: Callable[[], None] | None = None,
+) -> None:
     """Serve an app until Ctrl-C or SIGTERM.
 
     SIGTERM is the usual way to stop a server: the function returns once every accepted request is answered. Ctrl-C
@@ -217,6 +233,7 @@ def run(app: ASGIApp, listener: socket.socket, limits: ServerLimits | None = Non
         app: The ASGI application.
         listener: The listening socket.
         limits: Limits on connections.
+        on_start: Called when requests are answered.
 
     Example:
         >>> run(app, listen("127.0.0.1", 8017))  # doctest: +SKIP
@@ -225,11 +242,14 @@ def run(app: ASGIApp, listener: socket.socket, limits: ServerLimits | None = Non
     loggers = {logging.getLogger(name): LogLimiter(limits.log_lines) for name in LOGGERS}
     for logger, limiter in loggers.items():
         logger.addFilter(limiter)
+    server = make_server(app, limits)
+    server.on_start = on_start
     in_main_thread = threading.current_thread() is threading.main_thread()
-    # uvicorn raises the signal once more at the end, which would kill the process.
-    before = signal.signal(signal.SIGTERM, lambda *_: None) if in_main_thread else None
+    # uvicorn raises the signal once more at the end, which would kill the process; it may also come before the start.
+    stop: Any = lambda *_: setattr(server, "should_exit", True)  # noqa: E731
+    before = signal.signal(signal.SIGTERM, stop) if in_main_thread else None
     try:
-        make_server(app, limits).run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         if in_main_thread:
             signal.signal(signal.SIGTERM, before)
