@@ -163,7 +163,7 @@ def test_schema_describes_bodies_and_responses(classifier: Classifier) -> None:
     ],
 )
 def test_requests_without_the_key_are_refused(keyed: httpx.Client, headers: dict[str, str]) -> None:
-    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+    encoded: Any = {name: value.encode("latin-1") for name, value in headers.items()}
     for path in ("model", "metrics", f"model?token={KEY}"):
         assert keyed.get(path, headers=encoded).status_code == 401
     answer = keyed.post("predict", content=png(noise(1)[0]), headers={**PNG, **encoded})

@@ -54,7 +54,9 @@ def novelty(model: ImageModel, images: Tensor, capsules: Capsules | None = None)
     """
     if not model.is_classifier:
         raise ConfigError(f"model: expected a classifier, got {type(model).__name__}")
-    capsules = model(images) if capsules is None else capsules
+    if capsules is None:
+        capsules = model(images)
+    assert isinstance(capsules, Capsules)
     scores = {"activation": -capsules.activations.max(dim=-1).values}  # [B]
     if capsules.poses.shape[-1] == 1:
         scores["energy"] = -capsules.poses.squeeze(-1).logsumexp(dim=-1)
