@@ -129,9 +129,9 @@ class SecurityMiddleware:
         app: The ASGI application.
         hosts: Names of the server; `*` is every name, for a server whose requests need a key.
         limits: Limits on requests.
-        content_types: Types of bodies that are accepted; `image/*` is every type of image.
         token: Secret that every request must carry: in the query of the page's address, which sets a cookie, in that
             cookie, or as `Authorization: Bearer`.
+        content_types: Types of bodies that are accepted; `image/*` is every type of image.
 
     Example:
         >>> app.add_middleware(SecurityMiddleware)  # doctest: +SKIP
