@@ -87,11 +87,11 @@ def test_shutdown_answers_waiting_images(classifier: Classifier) -> None:
         served(classifier, limits=ServeLimits(max_batch=64, max_wait=1.0)) as (server, client),
         ThreadPoolExecutor(8) as pool,
     ):
-        asked = [pool.submit(client.post, "predict", content=png(image[0]), headers=PNG) for _ in range(8)]
+        pending = [pool.submit(client.post, "predict", content=png(image[0]), headers=PNG) for _ in range(8)]
         while not server.server_state.tasks:
             pass
         server.should_exit = True
-        answers = [each.result() for each in asked]
+        answers = [each.result() for each in pending]
     assert [answer.status_code for answer in answers] == [200] * 8
     assert {answer.headers["connection"] for answer in answers} == {"close"}
 
