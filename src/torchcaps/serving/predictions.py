@@ -28,6 +28,10 @@ class PredictRequest(BaseModel):
         images: Arrays [C][H][W] of the size of the network's input, with values from 0 to 1.
         files: Image files of any common format and size, in base64.
         invert: Whether to invert light and dark of files, for dark ink on white paper.
+
+    Example:
+        >>> PredictRequest(images=[[[[0.0, 1.0]]]]).count()
+        1
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -135,6 +139,10 @@ class PredictResponse(BaseModel):
         network: Name of the network.
         calibrated: Whether the probabilities are calibrated on validation images.
         predictions: One per image.
+
+    Example:
+        >>> PredictResponse(network="mnist", calibrated=True, predictions=[]).model_dump_json()
+        '{"network":"mnist","calibrated":true,"predictions":[]}'
     """
 
     network: str
