@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torchcaps.integrations import hub as hub
     from torchcaps.integrations import sklearn as sklearn
     from torchcaps.integrations.exporter import EXPORT_FORMATS, Exported, export
     from torchcaps.integrations.onnx_model import OnnxModel
@@ -17,7 +18,7 @@ _NAMES = {
     "export": "exporter",
 }
 
-_MODULES = ("sklearn",)
+_MODULES = ("hub", "sklearn")
 
 __all__ = ["EXPORT_FORMATS", "Exported", "OnnxModel", "export"]
 
