@@ -54,7 +54,7 @@ KNOWN_PRIVATE = {
 }
 # Packages that are slow to import, or that only one layer has business with.
 ONLY_IN = {
-    "lightning": {"train"},
+    "lightning": {"experiments", "train"},
     "matplotlib": {"viz", "bench"},
     "torchmetrics": {"evaluation", "train"},
 }

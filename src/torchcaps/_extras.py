@@ -27,7 +27,7 @@ EXTRAS = {
     "sklearn": ("sklearn",),
     "hub": ("huggingface_hub",),
     "loggers": ("mlflow", "tensorboard", "wandb"),
-    "sweep": ("optuna", "submitit"),
+    "sweep": ("optuna", "sklearn", "submitit"),
     "triton": ("triton",),
 }
 

@@ -11,18 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from torchcaps.experiments import Sweep, read_json
+from torchcaps.experiments.sweep import RESULT
 from torchcaps.train import Run
 
 WORKERS, RUNS = 4, 40
 
 
 @pytest.mark.slow
-def test_exactly_once(images, tmp_path):
+@pytest.mark.parametrize("kind", ["grid", "sweep"])
+def test_exactly_once(images, tmp_path, kind):
     """Four processes share 40 trainings; two of them are killed in the middle of one."""
     folder, log = tmp_path / "runs", tmp_path / "log"
     log.touch()
     script = Path(__file__).with_name("share_runs.py")
-    command = [sys.executable, str(script), str(folder), str(images), str(log)]
+    command = [sys.executable, str(script), str(folder), str(images), str(log), kind]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     workers = [subprocess.Popen(command, env=environment) for _ in range(WORKERS)]
 
@@ -42,7 +45,7 @@ def test_exactly_once(images, tmp_path):
         worker.kill()
         assert worker.wait() == -signal.SIGKILL
     assert [worker.wait(timeout=600) for worker in workers[2:]] == [0, 0]
-    names = [f"run-{number:02d}" for number in range(RUNS)]
+    names = [f"trial-{number:03d}" for number in range(RUNS)]
     finished = Counter(row[1] for row in lines("finished"))
     statuses = {name: Run.open(folder / name).status for name in names}
     assert statuses == dict.fromkeys(names, "finished")
@@ -58,3 +61,8 @@ def test_exactly_once(images, tmp_path):
     )
     print(json.dumps({"runs": len(names), "finished": sum(finished.values()), "taken over": again}))
     assert len(again) <= 2
+    if kind == "sweep":
+        # The journal has one result of each trial, and no two trials have the same values.
+        result = read_json(Sweep, folder / RESULT)
+        assert [trial.status for trial in result.trials] == ["finished"] * RUNS
+        assert len({trial.values["optim.lr"] for trial in result.trials}) == RUNS

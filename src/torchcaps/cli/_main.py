@@ -27,6 +27,7 @@ from torchcaps.cli import (
     routers,
     serve,
     show,
+    sweep,
     train,
 )
 from torchcaps.cli._logging import log_to_stderr
@@ -45,6 +46,7 @@ VERBS: dict[str, Verb] = {
         show,
         play,
         compare,
+        sweep,
         reproduce,
         models,
         routers,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchcaps.cli._multi_run import ConsoleReporter, exit_code, report_stopped
+from torchcaps.cli._submit import add_submit, submit
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_repeats(parser: ArgumentParser) -> None:
-    """Add the options --seeds, --folds and --groups."""
+    """Add the options --seeds, --folds, --groups and --submit."""
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds; report mean and deviation"
     )
@@ -34,11 +35,14 @@ def add_repeats(parser: ArgumentParser) -> None:
         "class/patient/image.png); FILE.csv:COLUMN: a table with a row per file; or a value of the data set, such as "
         "instance of smallnorb",
     )
+    add_submit(parser)
 
 
 def is_repeated(args: Namespace) -> bool:
     """Return whether several runs are to be trained; options that only one run can have are an error then."""
     repeated = args.seeds is not None or args.folds is not None
+    if args.submit and not repeated:
+        raise ConfigError(f"--submit: expected with --seeds or --folds, got '{args.submit}' for one run")
     if args.groups is not None and args.folds is None:
         raise ConfigError(f"--groups: expected with --folds N, got '{args.groups}' without")
     for name in ("resume", "find_lr", "restart"):
@@ -70,6 +74,8 @@ def run_repeated(args: Namespace, recipe: Recipe, out: Output) -> int:
             kinds += [f"{name}{value}"] if name != "groups" else ["grouped"]
     chosen = None if args.out is None else Path(args.out)
     folder = chosen or Path("runs") / "-".join([recipe.name, *kinds])
+    if (code := submit(args, words, folder, out)) is not None:
+        return code
     try:
         with out.stdout_kept():
             result = repeat(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torchcaps.cli._args import one_name
 from torchcaps.cli._multi_run import ConsoleReporter, exit_code, report_stopped
 from torchcaps.cli._recipe import open_recipe
+from torchcaps.cli._submit import add_submit, submit
 from torchcaps.cli._verb import Verb
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="'NAME key=value'",
         help="further test data, with options; may be repeated",
     )
+    add_submit(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="the folder (default: runs/compare-RECIPE)")
 
 
@@ -56,6 +58,8 @@ def _run(args: Namespace, out: Output) -> int:
     words = ["compare", *args.words, "--routers", args.routers, "--seeds", str(args.seeds)]
     words += ["--controls", args.controls] if controls else []
     words += [word for test in args.test for word in ("--test", test)]
+    if (code := submit(args, words, folder, out)) is not None:
+        return code
     try:
         with out.stdout_kept():
             result = compare(
@@ -99,7 +103,8 @@ VERB = Verb(
     "Each run has its own folder. Reports accuracy, time, peak memory of a training step, and routing statistics of "
     "the trained networks: entropy of the coupling into the classes (1 is uniform), fraction of predictions that "
     "uniform coupling would change, fraction of dead capsules, change of the logits per iteration, and gradient norm. "
-    "Writes compare.json and compare.png. The same command resumes a stopped comparison. A router that fails is "
+    "Writes compare.json and compare.png. The same command resumes a stopped comparison; started several times, it "
+    "shares the runs. A router that fails is "
     "reported with the reason.",
     examples=(
         ("torchcaps compare digits", "all routers, three runs of each"),
@@ -109,6 +114,7 @@ VERB = Verb(
             "do the capsules help? equal budget",
         ),
         ("torchcaps compare digits trainer.epochs=5 --out runs/short", "a changed recipe, in another folder"),
+        ("torchcaps compare digits --submit slurm --workers 8 --slurm partition=cpu", "an array of eight jobs"),
     ),
     configure=_configure,
     run=_run,

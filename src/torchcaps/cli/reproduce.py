@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torchcaps._registry import nearest
 from torchcaps.cli._args import split_words
 from torchcaps.cli._multi_run import ConsoleReporter, exit_code, report_stopped
+from torchcaps.cli._submit import add_submit, submit
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError, UnknownNameError
 
@@ -41,6 +42,7 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="DIR",
         help=f"folder of the runs, shared by reproductions (default: {FOLDER}, or {TRIALS} for changed experiments)",
     )
+    add_submit(parser)
     parser.add_argument("--remeasure", action="store_true", help="measure finished runs again")
 
 
@@ -58,6 +60,8 @@ def _run(args: Namespace, out: Output) -> int:
     train = _labels(entry, args)
     words = ["reproduce", *args.words, *(word for label in args.only or () for word in ("--only", label))]
     words += ["--report"] if args.report else []
+    if (code := submit(args, words, folder, out)) is not None:
+        return code
     try:
         with out.stdout_kept():
             result = reproduce(
@@ -140,6 +144,7 @@ VERB = Verb(
         ("torchcaps reproduce mnist_table1", "train missing networks, measure, draw and report"),
         ("torchcaps reproduce mnist_table1 trainer.epochs=1", "a trial with less training, in its own folder"),
         ("torchcaps reproduce mnist_table1 --report", "report the finished runs, without training"),
+        ("torchcaps reproduce mnist_table1 --submit slurm --print", "the script of an array of jobs"),
     ),
     configure=_configure,
     run=_run,

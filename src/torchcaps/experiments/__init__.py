@@ -32,7 +32,10 @@ from torchcaps.experiments.reproductions import (
     plan_runs,
     run_name,
 )
+from torchcaps.experiments.space import Dimension, parse_space
 from torchcaps.experiments.statistics import Statistic, format_statistic, summarize
+from torchcaps.experiments.sweep import sweep
+from torchcaps.experiments.sweep_result import Sweep, SweepTrial, sweep_lines
 
 __all__ = [
     "METRICS",
@@ -40,6 +43,7 @@ __all__ = [
     "ClaimState",
     "Claims",
     "Comparison",
+    "Dimension",
     "FigureFile",
     "Metric",
     "NetworkMetrics",
@@ -58,6 +62,8 @@ __all__ = [
     "RunOutcome",
     "SilentReporter",
     "Statistic",
+    "Sweep",
+    "SweepTrial",
     "changes_experiment",
     "compare",
     "compare_lines",
@@ -66,6 +72,7 @@ __all__ = [
     "format_statistic",
     "list_reproductions",
     "load_reproduction",
+    "parse_space",
     "plan_runs",
     "read_json",
     "repeat",
@@ -80,6 +87,8 @@ __all__ = [
     "summarize",
     "summarize_network",
     "summarize_router",
+    "sweep",
+    "sweep_lines",
     "write_json",
     "write_repeat_report",
     "write_reproduction_report",

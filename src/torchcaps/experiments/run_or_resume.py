@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchcaps.errors import CheckpointError, TorchcapsError
 from torchcaps.train.recipe import Recipe, learning_settings, parse_recipe
 from torchcaps.train.run import Run
 
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
 
-def run_or_resume(recipe: Recipe, path: Path, *, progress: bool = False) -> Run:
+
+def run_or_resume(recipe: Recipe, path: Path, *, progress: bool = False, callbacks: Sequence[Callback] = ()) -> Run:
     """Start a run, resume an interrupted one, or return a finished one.
 
     Args:
         recipe: The recipe of the run.
         path: The folder of the run.
         progress: Whether training prints its progress.
+        callbacks: Further callbacks of Lightning.
 
     Returns:
         The run; its status is "stopped" after Ctrl-C.
@@ -27,9 +33,9 @@ def run_or_resume(recipe: Recipe, path: Path, *, progress: bool = False) -> Run:
     from torchcaps.train import fit, resume
 
     if not (path / "run.json").exists():
-        return fit(recipe, path, progress=progress)
+        return fit(recipe, path, progress=progress, callbacks=callbacks)
     check_same_recipe(Run.open(path), recipe)
-    return resume(path, progress=progress)
+    return resume(path, progress=progress, callbacks=callbacks)
 
 
 def is_finished(path: Path) -> bool:
