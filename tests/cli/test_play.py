@@ -28,7 +28,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return network
 
     def serve(app: Any, listener: Any, *, open_at: str | None) -> None:
-        calls.append({"port": listener.getsockname()[1], "open_at": open_at, "network": app.state.network})
+        calls.append({"port": listener.getsockname()[1], "open_at": open_at, "network": app.state.catalog.first})
 
     monkeypatch.setattr(playground, "open_network", open_network)
     monkeypatch.setattr(playground, "serve", serve)
@@ -68,6 +68,24 @@ def test_json(ask: Any, served: list[dict[str, Any]]) -> None:
         "network": "fresh",
         "about": "a network",
     }
+
+
+def test_pretrained(ask: Any, served: list[dict[str, Any]]) -> None:
+    assert ask("play", "--pretrained", "multimnist", "--port", "0", "--no-browser")[0] == 0
+    assert (served[0]["run"], served[0]["pretrained"]) == (None, "multimnist")
+
+
+def test_unknown_pretrained(ask: Any) -> None:
+    code, _, err = ask("play", "--pretrained", "multimnst", "--port", "0")
+    assert code == 2
+    assert "'multimnst'" in err
+    assert "multimnist" in err
+
+
+def test_run_and_pretrained(ask: Any, tmp_path: Path) -> None:
+    code, _, err = ask("play", tmp_path, "--pretrained", "mnist", "--port", "0")
+    assert code == 2
+    assert err.startswith("run: expected a run or pretrained weights, got both")
 
 
 def test_unknown_run(ask: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from .pages import READY, SEVEN, changes, opened, state, stroke
 
 
 def test_undo_and_clear(page: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     stroke(page, *SEVEN)
     stroke(page, (0.4, 0.5), (0.65, 0.5))
     changes(page, "#pad", lambda: page.click("#undo"))
@@ -18,7 +18,7 @@ def test_undo_and_clear(page: Any) -> None:
 
 
 def test_keyboard_draws(page: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     page.focus("#pad")
     page.keyboard.press("Space")
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
@@ -29,7 +29,7 @@ def test_keyboard_draws(page: Any) -> None:
 
 @pytest.mark.parametrize("key", ["Backspace", "Delete"])
 def test_undo_lifts_the_pen(page: Any, key: str) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     page.focus("#pad")
     for pressed in ("Space", "ArrowRight", key, "ArrowDown", "ArrowDown"):
         page.keyboard.press(pressed)
@@ -41,7 +41,7 @@ def test_undo_lifts_the_pen(page: Any, key: str) -> None:
 
 
 def test_undo_ends_the_current_stroke(page: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     box = page.locator("#pad").bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 100)
     page.mouse.down()
@@ -54,7 +54,7 @@ def test_undo_ends_the_current_stroke(page: Any) -> None:
 
 
 def test_sample_lifts_the_pen(page: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     page.focus("#pad")
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
@@ -74,7 +74,7 @@ def test_sample_lifts_the_pen(page: Any) -> None:
 def test_touch_draws(browser: Any, url: str) -> None:
     context = browser.new_context(base_url=url, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto("/")
+    page.goto("/#panel=%22draw%22")
     page.wait_for_selector(READY)
     page.locator("#pad").tap()
     page.wait_for_function("() => location.hash.includes('strokes')")
@@ -85,7 +85,7 @@ def test_touch_draws(browser: Any, url: str) -> None:
 def test_second_finger_is_ignored(browser: Any, url: str) -> None:
     context = browser.new_context(base_url=url, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto("/#input=0")
+    page.goto("/#panel=%22draw%22&input=0")
     page.wait_for_selector(READY)
     page.locator("#pad").scroll_into_view_if_needed()
     box = page.locator("#pad").bounding_box()

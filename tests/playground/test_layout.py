@@ -52,10 +52,10 @@ def heights(page: Any, selector: str) -> list[float]:
 
 
 def test_class_rows_keep_their_height(page: Any) -> None:
-    opened(page, "input=3")
+    opened(page, 'panel="draw"&input=3')
     low = heights(page, ".class:not(.head)")
     page.click("#two")
-    page.wait_for_selector(".class.pair")
+    page.wait_for_selector(".class.pair.first")
     assert heights(page, ".class:not(.head)") == low
     assert max(low) < 60
 
@@ -64,7 +64,7 @@ def test_class_rows_keep_their_height(page: Any) -> None:
 @pytest.mark.parametrize("scene", ["both", "upside-down"])
 def test_names_of_wholes_cover_nothing(page: Any, width: int, scene: str) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    opened(page, f'panel="toy"&toy.scene="{scene}"')
+    opened(page, f'panel="toy"&toy.scene="{scene}"&toy.iteration=7')
     until(page, lambda: page.locator(".whole-name").count() == 2)
     page.locator(".stage").scroll_into_view_if_needed()
     names = page.locator(".whole-name")
@@ -86,17 +86,6 @@ def test_selects_fit_a_phone(page: Any, width: int, panel: str) -> None:
         assert select.evaluate(ROOM) >= 0
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_part_buttons_fit_a_phone(page: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    opened(page, 'panel="toy"')
-    page.wait_for_selector("[data-whole]")
-    buttons = page.locator(".selected-part button")
-    assert buttons.count() == 3
-    assert buttons.evaluate_all("all => new Set(all.map((one) => one.getBoundingClientRect().top)).size") == 1
-    assert max(heights(page, ".selected-part button")) < 40
-
-
 def test_kmeans_has_no_temperature_plot(page: Any) -> None:
     opened(page, 'panel="clusters"&clusters.routing="kmeans"')
     page.wait_for_selector(".plot-pair .plot")
@@ -110,7 +99,7 @@ def test_kmeans_has_no_temperature_plot(page: Any) -> None:
 
 @pytest.mark.parametrize("panel", ["toy", "clusters", "pose", "routing"])
 def test_plot_text_size(page: Any, panel: str) -> None:
-    opened(page, f'panel="{panel}"')
+    opened(page, f'panel="{panel}"&pose.view="transform"')
     page.wait_for_selector(".plot text")
     wide = heights(page, ".plot text")
     assert max(wide) - min(wide) < 0.6
@@ -121,23 +110,25 @@ def test_plot_text_size(page: Any, panel: str) -> None:
     assert max(narrow + wide) - min(narrow + wide) < 0.6
 
 
-def test_entropy_axis(page: Any) -> None:
+def test_scales_are_honest(page: Any) -> None:
     opened(page, 'panel="routing"&input=3')
     page.wait_for_selector("#card-a .curves .plot")
-    low, middle, high = (
-        float(text) for text in page.locator("#card-a .curves .plot").first.locator(".tick").all_text_contents()
-    )
-    assert 0.9 < low < middle < high <= 1
+    ticks = page.locator("#card-a .curves .plot").first.locator(".tick").all_text_contents()
+    assert [float(text) for text in ticks] == [0, 0.5, 1]
+    legend = page.locator(".scale-legend").inner_text()
+    assert all(number in legend for number in ("× 0.5", "× 1", "× 2"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("link", "words", "least"),
     [
-        ("draw.two=true&input=[4,8]", "#hint, .red, .green, .class .number, .head span, figcaption", 4.5),
-        ('panel="pose"', ".predictions b, .plot-name, .legend span, .rows span, .slider label", 4.5),
+        ('panel="draw"&network="multimnist"', "#hint, .red, .green, .class .number, .head span, figcaption", 4.5),
+        ('panel="pose"', ".rows span, .slider label, .term, .task", 4.5),
+        ('panel="pose"&pose.view="transform"', ".predictions b, .plot-name, .legend span", 4.5),
         ('panel="routing"&routing.b="em"', ".training, .caption, .map b, .map small, .step-text", 4.5),
-        ('panel="toy"', ".whole-name, .scroll small, .scroll th, .keys", 4.5),
+        ('panel="toy"&toy.iteration=7', ".whole-name, .lesson, .scroll th, .keys", 4.5),
+        ("", ".chapter-text, .task-group h3, .task", 4.5),
         ('panel="clusters"&clusters.clusters=8', ".meter span, .keys, .slider-row output", 4.5),
         # Large and bold, each on a disc of its own colour.
         ('panel="clusters"&clusters.clusters=8', ".field .centre", 3),
@@ -152,7 +143,7 @@ def test_contrast(page: Any, theme: str, link: str, words: str, least: float) ->
 
 
 def test_empty_drawing_has_no_prediction(page: Any) -> None:
-    opened(page, 'input="drawing"')
+    opened(page, 'panel="draw"&input="drawing"')
     page.wait_for_function("() => document.querySelector('#verdict').textContent === 'no drawing yet'")
     assert page.locator(".class.first").count() == 0
     assert page.locator(".summary figure:visible").count() == 1
@@ -169,25 +160,25 @@ def test_phone_shows_controls_beside_results(page: Any) -> None:
         low, high = (page.locator(selector).last.evaluate_all(tops)[0] for selector in (first, last))
         return high - low
 
-    opened(page, "input=3")
+    opened(page, 'panel="draw"&input=3')
     assert 0 < apart("#pad", ".class") < PHONE["height"] < apart("#pad", ".strip")
     opened(page, 'panel="pose"&input=3')
     page.wait_for_selector("#dim-15")
     assert 0 < apart("#drawn", "#dim-15") < PHONE["height"] < apart("#drawn", ".strip")
     opened(page, 'panel="routing"&input=3')
     page.wait_for_selector("#card-a .map")
-    assert 0 < apart(".dots", FORWARD) < 0.6 * PHONE["height"]
+    assert 0 < apart(".dots", FORWARD) < 0.9 * PHONE["height"]
 
 
 def test_phone_keeps_the_stepper_visible(page: Any) -> None:
     page.set_viewport_size(PHONE)
-    opened(page, 'panel="routing"&routing.b="em"')
+    opened(page, 'panel="routing"&routing.b="em"&routing.iteration=2')
     page.wait_for_selector("#card-b .map")
     page.locator("#card-b .plane").evaluate("plane => plane.scrollIntoView({ block: 'center' })")
     box = page.locator(BACK).bounding_box()
     assert 0 <= box["y"] < 100
     page.click(BACK)
-    assert page.locator(".stepper output").inner_text() == "2 / 3"
+    assert page.locator(".stepper output").inner_text() == "iteration 2 / 3"
 
 
 def test_status_is_visible_when_scrolled(page: Any) -> None:
@@ -208,3 +199,40 @@ def test_grid_rows_are_numbered(page: Any) -> None:
     grid, last = (page.locator(selector).bounding_box() for selector in ("#grid", ".rows span:last-child"))
     middle = last["y"] + last["height"] / 2
     assert middle == pytest.approx(grid["y"] + grid["height"] * 15.5 / 16, abs=3)
+
+
+# What the user acts on and what it changes, in each panel.
+MAIN = {
+    "": ".story-stage, .chapters, .task",
+    'panel="toy"&toy.iteration=7': ".stage, .stepper, [data-whole], .coupling-table, .selected-part",
+    'panel="draw"': "#pad, .class:last-child, .strip",
+    'panel="pose"': "#drawn, #dim-15, #grid, .strip",
+    'panel="pose"&pose.view="transform"': "#transform-shear, .plot, .strip",
+    'panel="routing"': ".dots, .stepper, .maps, .plane, .curves, .strip",
+    'panel="routing"&routing.b="em"': ".dots, .stepper, #card-b .maps, #card-b .plane",
+    'panel="clusters"': ".field, .stepper, .options, .meters",
+}
+
+
+@pytest.mark.parametrize("link", MAIN)
+def test_main_interaction_needs_no_scrolling(page: Any, link: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    opened(page, link)
+    for selector in MAIN[link].split(", "):
+        page.wait_for_selector(selector)
+        bottoms = page.locator(selector).evaluate_all("all => all.map((one) => one.getBoundingClientRect().bottom)")
+        assert max(bottoms) <= 800, selector
+    assert page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+def test_receptive_field_on_hover(page: Any) -> None:
+    opened(page, 'panel="routing"&input=3')
+    page.wait_for_selector(".dots circle")
+    assert page.locator(".field-box").get_attribute("visibility") == "hidden"
+    page.locator(".dots .cell").first.hover(force=True)
+    assert page.locator(".field-box").get_attribute("visibility") == "visible"
+    first = page.locator(".field-text").inner_text()
+    assert "row 1, column 1" in first
+    page.locator(".dots").focus()
+    page.keyboard.press("ArrowRight")
+    assert "row 1, column 2" in page.locator(".field-text").inner_text()

@@ -197,15 +197,26 @@ def test_run_on_other_images_has_no_cnn(tmp_path: Path) -> None:
     assert (played.class_names, played.has_ink) == (("dark", "light"), False)
 
 
-def test_no_pretrained_weights(shipped: Path) -> None:
-    assert module.pretrained_network() is None
+def test_default_network_needs_weights_and_a_decoder(shipped: Path) -> None:
+    assert not module.has_default()
     ship(shipped, "fashion_mnist")
-    assert module.pretrained_network() is None
-
-
-def test_pretrained_network_needs_a_decoder(shipped: Path) -> None:
+    assert not module.has_default()
     ship(shipped, module.PRETRAINED, model="cnn_small", options={})
-    assert module.pretrained_network() is None
+    assert not module.has_default()
+
+
+def test_pair_network_gets_single_digits() -> None:
+    pairs = module.pretrained_network("multimnist")
+    assert (pairs.labels, pairs.model.image_shape) == (2, (1, 36, 36))
+    assert pairs.samples.images.shape[-2:] == (28, 28)
+    alone = pairs.image(SampleSource(sample=3))
+    assert alone.shape == (1, 1, 36, 36)
+    assert float(alone[..., :4, :].sum()) == 0
+
+
+def test_run_and_pretrained_weights() -> None:
+    with raises_about(ConfigError, "run:", "runs/mine", "mnist"):
+        open_network("runs/mine", pretrained="mnist")
 
 
 @pytest.mark.parametrize("model", ["capsnet_small", "efficient_capsnet"])

@@ -47,7 +47,7 @@ def test_panels_fit_a_phone(page: Any, panel: str) -> None:
 
 
 def test_drawing_updates_the_lengths(page: Any, picture: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     changes(page, ".summary canvas", lambda: stroke(page, *SEVEN))
     assert page.locator(".class:not(.head)").count() == 10
     assert json.loads(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('input') ?? 'null'")) is not None
@@ -55,19 +55,6 @@ def test_drawing_updates_the_lengths(page: Any, picture: Any) -> None:
     lengths = [float(text) for text in page.locator(".class .number").all_inner_texts()]
     assert all(0 <= length <= 1 for length in lengths)
     picture("draw")
-
-
-def test_two_digits(page: Any, picture: Any) -> None:
-    opened(page, "input=3")
-    page.click("#two")
-    page.click('[data-sample="4"]')
-    page.click('[data-sample="8"]')
-    page.wait_for_load_state("networkidle")
-    names = [page.locator(f".summary .{colour}").inner_text() for colour in ("red", "green")]
-    assert len(set(names)) == 2
-    assert page.locator(".class.first.pair, .class.second.pair").count() == 2
-    assert page.locator('.strip [aria-pressed="true"]').count() == 2
-    picture("draw-two")
 
 
 def test_pose_slider(page: Any, picture: Any) -> None:
@@ -91,7 +78,7 @@ def test_click_into_the_grid(page: Any) -> None:
 
 
 def test_transform_curves(page: Any) -> None:
-    opened(page, 'panel="pose"&input=5')
+    opened(page, 'panel="pose"&pose.view="transform"&input=5')
     page.focus("#transform-shear")
     changes(page, ".transformed canvas", lambda: [page.keyboard.press("ArrowRight") for _ in range(12)])
     page.wait_for_selector(".slider.selected label[for=transform-shear]")
@@ -104,19 +91,21 @@ def test_transform_curves(page: Any) -> None:
 def test_routing_stepper(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
     count = page.locator(".stepper output")
-    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '3 / 3'")
+    # It opens on the first iteration, and plays once.
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 1 / 3'")
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 3 / 3'")
     assert page.locator(FORWARD).is_disabled()
     fills = "[...document.querySelectorAll('.dots circle')].map(dot => dot.getAttribute('fill')).join(';')"
     last = page.evaluate(fills)
     page.click(BACK)
-    assert count.inner_text() == "2 / 3"
+    assert count.inner_text() == "iteration 2 / 3"
     page.focus(".stepper input")
     page.keyboard.press("Home")
-    assert count.inner_text() == "1 / 3"
+    assert count.inner_text() == "iteration 1 / 3"
     # The first coupling is uniform.
     assert len(set(page.evaluate(fills).split(";"))) == 1
     page.click(".stepper .primary")
-    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '3 / 3'")
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 3 / 3'")
     assert page.evaluate(fills) == last
     assert page.locator(".dots circle").count() == page.locator("#card-a .plane g circle").count() == 144
     # A step stops playing.
@@ -124,9 +113,9 @@ def test_routing_stepper(page: Any, picture: Any) -> None:
         "buttons => buttons.forEach((button) => document.querySelector(button).click())", [".stepper .primary", FORWARD]
     )
     assert page.locator(".stepper .primary").get_attribute("aria-label") == "Play"
-    assert count.inner_text() == "2 / 3"
+    assert count.inner_text() == "iteration 2 / 3"
     page.wait_for_timeout(1200)
-    assert count.inner_text() == "2 / 3"
+    assert count.inner_text() == "iteration 2 / 3"
 
 
 def test_two_routers(page: Any, picture: Any) -> None:
@@ -137,7 +126,7 @@ def test_two_routers(page: Any, picture: Any) -> None:
     assert page.locator("#card-a .training").inner_text() == "Trained with this router."
     assert page.locator("#card-b .training").inner_text().startswith("Not trained")
     page.select_option("#iters", "6")
-    page.wait_for_function("() => document.querySelector('.stepper output').textContent === '6 / 6'")
+    page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 6 / 6'")
     changed = page.locator('#card-b .map[data-label="4"]')
     changed.click()
     page.wait_for_selector('#card-a .map[data-label="4"][aria-pressed="true"]')
@@ -148,20 +137,20 @@ def test_two_routers(page: Any, picture: Any) -> None:
 
 
 def test_drawing_is_shared_by_panels_and_links(page: Any) -> None:
-    opened(page, "input=0")
+    opened(page, 'panel="draw"&input=0')
     stroke(page, *SEVEN)
     page.wait_for_load_state("networkidle")
     page.wait_for_function("() => location.hash.includes('strokes')")
     page.wait_for_timeout(400)
     drawn = pixels(page, ".summary canvas")
-    opened(page, page.url.partition("#")[2].replace("panel=%22draw%22", "") + '&panel="pose"')
+    opened(page, page.url.partition("#")[2].replace("panel=%22draw%22", "panel=%22pose%22"))
     page.wait_for_function("() => document.querySelector('.pictures canvas').width === 28")
     assert pixels(page, ".pictures canvas") == drawn
 
 
 def test_error_in_the_status_line(browser: Any, url: str) -> None:
     page = browser.new_page(base_url=url)
-    page.goto("/")
+    page.goto("/#panel=%22draw%22")
     page.wait_for_selector(READY)
     page.route("**/api/draw/predict", lambda route: route.fulfill(status=400, json={"error": "no such digit"}))
     page.click('[data-sample="5"]')
@@ -172,7 +161,7 @@ def test_error_in_the_status_line(browser: Any, url: str) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("action", ["#tab-pose", "#two"])
+@pytest.mark.parametrize("action", ["#tab-pose", "#tab-routing"])
 def test_failed_samples_are_requested_again(browser: Any, url: str, action: str) -> None:
     page = browser.new_page(base_url=url)
     failed: list[str] = []
@@ -182,7 +171,7 @@ def test_failed_samples_are_requested_again(browser: Any, url: str, action: str)
         route.fulfill(status=503, json={"error": "too many requests"})
 
     page.route("**/api/draw/samples", refuse)
-    page.goto("/")
+    page.goto("/#panel=%22draw%22")
     page.wait_for_selector(READY)
     page.wait_for_load_state("networkidle")
     assert failed

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from torchcaps.playground.toy_geometry import WHOLES
+from torchcaps.playground.toy_geometry import wholes_of
 from torchcaps.playground.toy_scenes import SceneName, make_scene
 
 
@@ -27,4 +27,9 @@ def test_random_scene_follows_the_seed() -> None:
 
 
 def test_upside_down_house_is_in_one_scene() -> None:
-    assert {name for name in get_args(SceneName) if make_scene(name).wholes == WHOLES} == {"upside-down"}
+    assert {name for name in get_args(SceneName) if make_scene(name).upside_down} == {"upside-down"}
+
+
+@pytest.mark.parametrize("name", get_args(SceneName))
+def test_parts_of_a_scene_have_common_wholes(name: SceneName) -> None:
+    assert wholes_of({part.kind for part in make_scene(name).parts})

@@ -44,6 +44,12 @@ declare namespace Api {
     responsibilities: string;
   }
 
+  interface ColourBitmap {
+    width: number;
+    height: number;
+    pixels: string;
+  }
+
   interface DecodeRequest {
     label: number;
     pose: number[];
@@ -55,17 +61,31 @@ declare namespace Api {
   }
 
   interface DrawRequest {
-    source: SampleSource | DrawingSource;
+    source: SampleSource | DrawingSource | UploadSource;
   }
 
   interface DrawResponse {
     image: EncodedImages;
     activations: number[];
+    probabilities: number[] | null;
     reconstructions: EncodedImages | null;
   }
 
   interface DrawingSource {
     drawing: Bitmap;
+  }
+
+  interface EffectExample {
+    network: string;
+    sample: number;
+    share: number;
+  }
+
+  interface EffectResponse {
+    images: number;
+    share: number;
+    samples: number[];
+    example: EffectExample | null;
   }
 
   interface EncodedImages {
@@ -98,14 +118,26 @@ declare namespace Api {
   interface InfoResponse {
     version: string;
     network: string;
+    networks: NetworkInfo[];
     about: string;
+    limitations: string[];
     classes: string[];
+    labels: number;
+    digits: boolean;
     image_shape: [number, number, number];
     samples: number;
     ink: boolean;
     decoder: boolean;
+    reconstruction: ReconstructionQuality | null;
+    calibrated: boolean;
     panels: PanelInfo[];
     limits: PanelLimits;
+  }
+
+  interface NetworkInfo {
+    name: string;
+    about: string;
+    labels: number;
   }
 
   interface PanelInfo {
@@ -126,7 +158,7 @@ declare namespace Api {
   }
 
   interface PoseRequest {
-    source: SampleSource | DrawingSource;
+    source: SampleSource | DrawingSource | UploadSource;
     label?: number | null;
   }
 
@@ -147,10 +179,17 @@ declare namespace Api {
     clusters: number;
   }
 
+  interface ReconstructionQuality {
+    error: number;
+    mean_error: number;
+    poor: boolean;
+  }
+
   interface RouterTrace {
     router: string;
     activations: number[][];
     shares: number[][][];
+    relevance: number[][];
     coupling: number[][];
     path: number[][];
     entropy: number[];
@@ -182,7 +221,7 @@ declare namespace Api {
   }
 
   interface SceneRequest {
-    name: "house" | "boat" | "both" | "stray" | "upside-down" | "random";
+    name: "house" | "boat" | "both" | "stray" | "crowded" | "two houses" | "upside-down" | "face" | "picasso" | "random";
     seed?: number;
   }
 
@@ -213,10 +252,11 @@ declare namespace Api {
     size: [number, number];
     max_parts: number;
     max_seed: number;
+    iters: Record<"em" | "dynamic", number>;
   }
 
   interface ToyPart {
-    kind: "triangle" | "rectangle";
+    kind: "triangle" | "rectangle" | "door" | "window" | "left eye" | "right eye" | "nose" | "mouth";
     x: number;
     y: number;
     angle: number;
@@ -232,8 +272,8 @@ declare namespace Api {
 
   interface ToyRequest {
     parts: ToyPart[];
-    routing?: "em" | "dynamic" | "kmeans";
-    iters?: number;
+    routing?: "em" | "dynamic";
+    iters?: number | null;
     upside_down?: boolean;
   }
 
@@ -244,12 +284,13 @@ declare namespace Api {
   }
 
   interface ToyWhole {
-    name: "house" | "boat" | "upside-down house";
-    places: Record<"triangle" | "rectangle", ToyPose>;
+    name: "house" | "boat" | "upside-down house" | "face";
+    places: Record<"triangle" | "rectangle" | "door" | "window" | "left eye" | "right eye" | "nose" | "mouth", ToyPose>;
+    pooled: number;
   }
 
   interface TraceRequest {
-    source: SampleSource | DrawingSource;
+    source: SampleSource | DrawingSource | UploadSource;
     routers?: string[];
     iters?: number;
     parent?: number | null;
@@ -262,6 +303,7 @@ declare namespace Api {
     columns: number;
     types: number;
     places: number[][];
+    fields: number[][];
     present: number[];
     votes: number[][];
     explained: number;
@@ -269,7 +311,7 @@ declare namespace Api {
   }
 
   interface TransformRequest {
-    source: SampleSource | DrawingSource;
+    source: SampleSource | DrawingSource | UploadSource;
     transform?: ImageTransform;
     sweep?: "right" | "down" | "rotate" | "scale" | "shear";
   }
@@ -284,7 +326,13 @@ declare namespace Api {
     scores: ClassScores;
   }
 
+  interface UploadSource {
+    upload: ColourBitmap;
+  }
+
   interface Endpoints {
+    "toy/route": { body: ToyRequest; response: ToyResponse };
+    "toy/scene": { body: SceneRequest; response: SceneResponse };
     "draw/predict": { body: DrawRequest; response: DrawResponse };
     "draw/samples": { body: SamplesRequest; response: SamplesResponse };
     "pose/capsule": { body: PoseRequest; response: PoseResponse };
@@ -292,9 +340,8 @@ declare namespace Api {
     "pose/grid": { body: DecodeRequest; response: GridResponse };
     "pose/transform": { body: TransformRequest; response: TransformResponse };
     "routing/routers": { body: Record<string, never>; response: RoutersResponse };
+    "routing/effect": { body: Record<string, never>; response: EffectResponse };
     "routing/trace": { body: TraceRequest; response: TraceResponse };
-    "toy/route": { body: ToyRequest; response: ToyResponse };
-    "toy/scene": { body: SceneRequest; response: SceneResponse };
     "clusters/cluster": { body: ClusterRequest; response: ClusterResponse };
     "clusters/preset": { body: PresetRequest; response: PresetResponse };
   }

@@ -22,6 +22,9 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "run", nargs="?", metavar="RUN", help="folder of a run (default: the pretrained network for digits)"
     )
+    parser.add_argument(
+        "--pretrained", metavar="NAME", help="bundled weights instead of a run (`torchcaps models` lists them)"
+    )
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 selects a free one")
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="where to listen (default: this machine only)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
@@ -41,7 +44,7 @@ def _run(args: Namespace, out: Output) -> int:
     # A port in use is reported before a network is trained.
     with listen(args.host, args.port) as listener:
         with out.stdout_kept():
-            network = open_network(args.run, progress=out.shows_progress, say=out.say)
+            network = open_network(args.run, pretrained=args.pretrained, progress=out.shows_progress, say=out.say)
         # A second thread does not speed up a batch of one.
         torch.set_num_threads(1)
         network.warm_up()
@@ -61,12 +64,13 @@ def _run(args: Namespace, out: Output) -> int:
 VERB = Verb(
     name="play",
     summary="open a web page that shows how a capsule network works",
-    description="Opens a page on this machine: draw a digit and see the class capsules, change the dimensions of a "
-    "capsule, step through routing by agreement. Without a run it shows the pretrained network for digits. Networks "
-    "without pretrained weights are trained once (a few minutes) and cached.",
+    description="Opens a page on this machine: an introduction to capsules, a toy with movable parts, and a network. "
+    "Draw a digit and see the class capsules, change the dimensions of a capsule, step through routing by agreement. "
+    "Without a run it shows the pretrained network for digits; the page can switch to the other pretrained networks.",
     examples=(
         ("torchcaps play", "the network for digits"),
         ("torchcaps play runs/NAME", "a network that you trained"),
+        ("torchcaps play --pretrained multimnist", "the network that reads two overlapping digits"),
         ("torchcaps play --no-browser --port 0", "only print the address, on any free port"),
     ),
     configure=_configure,

@@ -7,8 +7,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from torchcaps.data import to_float
+from torchcaps.nn.scores import log_probabilities
+from torchcaps.playground.catalog import NetworkDep
 from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images
-from torchcaps.playground.network import NetworkDep, PlaygroundNetwork
+from torchcaps.playground.network import PlaygroundNetwork
 from torchcaps.types import Capsules
 
 router = APIRouter()
@@ -26,11 +28,13 @@ class DrawResponse(BaseModel):
     Attributes:
         image: The input of the network.
         activations: Length of each class capsule.
+        probabilities: Calibrated probability of each class; None if the training fitted no temperature.
         reconstructions: Decoder output of each class capsule alone; None without a decoder.
     """
 
     image: EncodedImages
     activations: list[float]
+    probabilities: list[float] | None
     reconstructions: EncodedImages | None
 
 
@@ -57,8 +61,17 @@ def predict(body: DrawRequest, network: NetworkDep) -> DrawResponse:
         return DrawResponse(
             image=encode_images(image),
             activations=capsules.activations[0].tolist(),
+            probabilities=calibrated_probabilities(network, capsules),
             reconstructions=reconstruct_each_class(network, capsules),
         )
+
+
+def calibrated_probabilities(network: PlaygroundNetwork, capsules: Capsules) -> list[float] | None:
+    """Probabilities with the temperature that the training fitted on the validation split; None without one."""
+    temperature = network.model.temperature
+    if temperature is None:
+        return None
+    return log_probabilities(capsules.activations, temperature)[0].exp().tolist()
 
 
 @router.post("/samples")

@@ -12,11 +12,16 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 from torch import Tensor
 from torch.nn import functional as F
 
+from torchcaps.data.readers.image_files import fit_image
+
 MAX_SIDE = 256
+# In three colours, and within the limit of a request's body.
+MAX_UPLOAD_SIDE = 224
 # Pixels of a drawing below this level are background.
 BACKGROUND = 0.05
-# MNIST scales a digit to 20 of 28 pixels (LeCun et al. 1998).
-FILL = 20 / 28
+# MNIST scales a digit to 20 of 28 pixels (LeCun et al. 1998). Two digits of MultiMNIST that are shifted against each
+# other take more of their 36 pixels.
+FILL, PAIR_FILL = 20 / 28, 26 / 36
 
 SampleNumber = Annotated[int, Field(ge=0, le=100_000, strict=True)]
 
@@ -44,12 +49,7 @@ class Bitmap(RequestModel):
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
-        try:
-            count = len(base64.b64decode(self.pixels, validate=True))
-        except (binascii.Error, ValueError):
-            raise ValueError("pixels: expected base64") from None
-        if count != self.width * self.height:
-            raise ValueError(f"pixels: expected {self.width * self.height} bytes, got {count}")
+        _check_bytes(self.pixels, self.width * self.height)
         return self
 
     def tensor(self) -> Tensor:
@@ -60,6 +60,63 @@ class Bitmap(RequestModel):
         """
         grey = np.frombuffer(base64.b64decode(self.pixels), np.uint8).reshape(self.height, self.width)
         return torch.from_numpy(grey.astype(np.float32) / 255)
+
+
+def _check_bytes(pixels: str, expected: int) -> None:
+    """Raise ValueError unless a text is base64 of a number of bytes."""
+    try:
+        count = len(base64.b64decode(pixels, validate=True))
+    except (binascii.Error, ValueError):
+        raise ValueError("pixels: expected base64") from None
+    if count != expected:
+        raise ValueError(f"pixels: expected {expected} bytes, got {count}")
+
+
+class ColourBitmap(RequestModel):
+    """An image in colour that was dropped or pasted on the page.
+
+    Attributes:
+        width: Number of columns.
+        height: Number of rows.
+        pixels: Red, green and blue of every pixel in base64, row by row.
+    """
+
+    width: int = Field(ge=1, le=MAX_UPLOAD_SIDE, strict=True)
+    height: int = Field(ge=1, le=MAX_UPLOAD_SIDE, strict=True)
+    pixels: str = Field(max_length=4 * MAX_UPLOAD_SIDE**2, json_schema_extra={"contentEncoding": "base64"})
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        _check_bytes(self.pixels, 3 * self.width * self.height)
+        return self
+
+    def fitted(self, image_shape: tuple[int, int, int]) -> Tensor:
+        """Scale the image in proportion, with a border in the colour of its edges, as `data.read_image` does.
+
+        Args:
+            image_shape: Channels, height and width of the result.
+
+        Shape:
+            returns [1, C, H, W], floats in [0, 1].
+        """
+        from PIL import Image
+
+        channels, height, width = image_shape
+        image = Image.frombytes("RGB", (self.width, self.height), base64.b64decode(self.pixels))
+        fitted = fit_image(image if channels == 3 else image.convert("L"), height, width)
+        levels = torch.from_numpy(np.array(fitted, np.float32) / 255).reshape(height, width, -1)  # [H, W, c]
+        return levels.permute(2, 0, 1).expand(channels, -1, -1).unsqueeze(0)  # [1, C, H, W]
+
+    def ink(self) -> Tensor:
+        """The image as a drawing: ink is 1, whether it is dark on light paper or light on dark.
+
+        Shape:
+            returns [h, w], floats in [0, 1].
+        """
+        grey = self.fitted((1, self.height, self.width))[0, 0]  # [h, w]
+        edge = torch.cat([grey[0], grey[-1], grey[:, 0], grey[:, -1]]).median()
+        ink = 1 - grey if edge > 0.5 else grey
+        return (ink - (1 - edge if edge > 0.5 else edge)).clamp(0, 1)
 
 
 class SampleSource(RequestModel):
@@ -80,14 +137,25 @@ class DrawingSource(RequestModel):
     drawing: Bitmap
 
 
+class UploadSource(RequestModel):
+    """An image that was dropped or pasted on the page."""
+
+    upload: ColourBitmap
+
+
 def _source_kind(value: Any) -> str:
-    has_drawing = isinstance(value, DrawingSource) or (isinstance(value, dict) and "drawing" in value)
-    return "drawing" if has_drawing else "sample"
+    for kind, model in (("drawing", DrawingSource), ("upload", UploadSource)):
+        if isinstance(value, model) or (isinstance(value, dict) and kind in value):
+            return kind
+    return "sample"
 
 
-# The input of the network: a sample or a drawing.
+# The input of the network: a sample, a drawing or an image of the user.
 ImageSource = Annotated[
-    Annotated[SampleSource, Tag("sample")] | Annotated[DrawingSource, Tag("drawing")], Discriminator(_source_kind)
+    Annotated[SampleSource, Tag("sample")]
+    | Annotated[DrawingSource, Tag("drawing")]
+    | Annotated[UploadSource, Tag("upload")],
+    Discriminator(_source_kind),
 ]
 
 
@@ -150,15 +218,16 @@ def tile_images(images: Tensor) -> Tensor:
     return images.permute(2, 0, 3, 1, 4).reshape(1, channels, rows * height, columns * width)
 
 
-def fit_drawing(drawing: Tensor, image_shape: tuple[int, int, int]) -> Tensor:
+def fit_drawing(drawing: Tensor, image_shape: tuple[int, int, int], fill: float = FILL) -> Tensor:
     """Normalise a drawing like the digits of MNIST (LeCun et al. 1998).
 
-    The bounding box of the ink is scaled, keeping its aspect ratio, to 20/28 of the image, and its centre of mass is
-    moved to the middle of the image. An empty drawing stays empty.
+    The bounding box of the ink is scaled, keeping its aspect ratio, to a fraction of the image, and its centre of mass
+    is moved to the middle of the image. An empty drawing stays empty.
 
     Args:
         drawing: The drawing in [0, 1]; 1 is ink.
         image_shape: Channels, height and width of the result.
+        fill: Fraction of the image that the ink takes.
 
     Shape:
         drawing: [h, w]; returns [1, C, H, W].
@@ -172,7 +241,7 @@ def fit_drawing(drawing: Tensor, image_shape: tuple[int, int, int]) -> Tensor:
     if inked.any():
         rows, columns = inked.any(dim=1).nonzero(), inked.any(dim=0).nonzero()  # [n, 1]
         digit = drawing[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]
-        scale = min(height, width) * FILL / max(digit.shape)
+        scale = min(height, width) * fill / max(digit.shape)
         size = [max(1, round(side * scale)) for side in digit.shape]
         digit = F.interpolate(digit[None, None], size, mode="bilinear", antialias=True, align_corners=False)[0, 0]
         digit = (digit / digit.max().clamp(min=BACKGROUND)).clamp(0, 1)

@@ -8,19 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from fastapi import Depends, Request
 from platformdirs import user_cache_path
 from torch import Tensor
+from torch.nn import functional as F
 
 from torchcaps import train
 from torchcaps.data import ImageDataset, InMemoryDataset, load_data, to_float
 from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
-from torchcaps.models import ImageModel, create_model, list_pretrained, pretrained_card
-from torchcaps.playground.images import DrawingSource, SampleSource, fit_drawing
+from torchcaps.evaluation.pretrained_data import pretrained_data
+from torchcaps.models import ImageModel, ModelCard, create_model, list_pretrained, pretrained_card
+from torchcaps.playground.images import (
+    FILL,
+    PAIR_FILL,
+    DrawingSource,
+    SampleSource,
+    UploadSource,
+    fit_drawing,
+)
 from torchcaps.train import Recipe, Run, load_recipe
 
 NUM_SAMPLES = 200
@@ -34,6 +41,8 @@ CNN_OVERRIDES = ("model.name=cnn_small", "model.options={}", "trainer.epochs=6")
 PRETRAINED, PRETRAINED_CNN = "mnist_dynamic", "mnist_cnn"
 # Data sets with the classes of the CNN.
 DIGIT_DATA = ("digits", "mnist")
+# Data sets whose images are made of the bundled digits: their networks need no download.
+BUNDLED_DATA = (*DIGIT_DATA, "multimnist")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +55,8 @@ class PlaygroundNetwork:
         model: The capsule network.
         samples: Images to choose from; for J classes, image n shows class n mod J.
         cnn: A CNN with the same classes; None if there is none.
+        labels: Classes per image. A network for two names the two longest capsules.
+        limits: Known limitations, in sentences.
     """
 
     name: str
@@ -53,6 +64,8 @@ class PlaygroundNetwork:
     model: ImageModel
     samples: ImageDataset
     cnn: ImageModel | None = None
+    labels: int = 1
+    limits: tuple[str, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -72,11 +85,11 @@ class PlaygroundNetwork:
         with torch.inference_mode():
             return self.model(self.image(SampleSource(sample=0))).poses.shape[-1]
 
-    def image(self, source: SampleSource | DrawingSource) -> Tensor:
+    def image(self, source: SampleSource | DrawingSource | UploadSource) -> Tensor:
         """Load the input of the network.
 
         Args:
-            source: A sample, two overlaid samples or a drawing.
+            source: A sample, two overlaid samples, a drawing or an image of the user.
 
         Shape:
             returns [1, C, H, W], floats in [0, 1].
@@ -87,8 +100,13 @@ class PlaygroundNetwork:
         Raises:
             ConfigError: If a sample number is too large.
         """
+        fill = FILL if self.labels == 1 else PAIR_FILL
         if isinstance(source, DrawingSource):
-            return fit_drawing(source.drawing.tensor(), self.model.image_shape)
+            return fit_drawing(source.drawing.tensor(), self.model.image_shape, fill)
+        if isinstance(source, UploadSource):
+            if self.has_ink:
+                return fit_drawing(source.upload.ink(), self.model.image_shape, fill)
+            return source.upload.fitted(self.model.image_shape)
         first = self._sample(source.sample)  # [1, C, H, W]
         if source.second is None:
             return first
@@ -99,7 +117,24 @@ class PlaygroundNetwork:
     def _sample(self, number: int) -> Tensor:
         if number >= len(self.samples):
             raise ConfigError(f"sample: expected a number from 0 to {len(self.samples) - 1}, got {number}")
-        return to_float(self.samples.images[number : number + 1])  # [1, C, H, W]
+        return self.padded(self.samples.images[number : number + 1])  # [1, C, H, W]
+
+    def padded(self, images: Tensor) -> Tensor:
+        """Place samples in the middle of images of the network's size.
+
+        Args:
+            images: Samples, bytes.
+
+        Shape:
+            images: [N, C, h, w]; returns [N, C, H, W], floats in [0, 1].
+
+        Returns:
+            The images.
+        """
+        _, height, width = self.model.image_shape
+        down, right = height - images.shape[-2], width - images.shape[-1]
+        borders = (right // 2, right - right // 2, down // 2, down - down // 2)
+        return F.pad(to_float(images), borders)  # [N, C, H, W]
 
     @torch.inference_mode()
     def warm_up(self) -> None:
@@ -138,46 +173,91 @@ def interleave_classes(data: ImageDataset, count: int = NUM_SAMPLES) -> ImageDat
 
 
 def open_network(
-    run: str | Path | None = None, *, progress: bool = False, say: Callable[[str], None] = print
+    run: str | Path | None = None,
+    *,
+    pretrained: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = print,
 ) -> PlaygroundNetwork:
-    """Open a run, or without one the pretrained network for digits.
+    """Open a run or pretrained weights, by default the pretrained network for digits.
 
     Networks whose weights are not part of the installation are trained once and cached.
 
     Args:
         run: Folder of a run.
+        pretrained: Name of pretrained weights, see `list_pretrained`.
         progress: Whether training shows a progress bar.
         say: Receives one line before a training starts.
 
     Returns:
         The network in evaluation mode, with sample images and, for digits, a CNN.
 
+    Raises:
+        ConfigError: If both a run and pretrained weights are given.
+
     Example:
         >>> open_network("runs/NAME").about  # doctest: +SKIP
     """
+    if run is not None and pretrained is not None:
+        raise ConfigError(f"run: expected a run or pretrained weights, got both ('{run}', '{pretrained}')")
     if run is not None:
         opened = Run.open(run)
         model, data = opened.load_model(), opened.load_data("test")
         is_digits = opened.recipe.data.name in DIGIT_DATA and model.image_shape == (1, 28, 28)
         cnn = _digit_cnn(progress, say) if is_digits else None
         return PlaygroundNetwork(opened.path.resolve().name, _about(opened), model, interleave_classes(data), cnn)
-    network = pretrained_network()
-    if network is None:
+    if pretrained is not None:
+        return pretrained_network(pretrained)
+    if not has_default():
         opened = _cached_run(load_recipe("digits"), progress, say)
         digits = interleave_classes(load_data("digits", "test"))
         network = PlaygroundNetwork("capsnet_small", _about(opened), opened.load_model(), digits)
+    else:
+        network = pretrained_network(PRETRAINED)
     return replace(network, cnn=_digit_cnn(progress, say))
 
 
-def pretrained_network() -> PlaygroundNetwork | None:
-    """The pretrained network for MNIST with the embedded digits; None without weights or without a decoder."""
+def has_default() -> bool:
+    """Whether the pretrained network for digits is installed, with a decoder."""
     if PRETRAINED not in list_pretrained():
-        return None
+        return False
     card = pretrained_card(PRETRAINED)
+    return create_model(card.model, card.image_shape, card.num_classes, **card.options).decoder is not None
+
+
+def is_playable(card: ModelCard) -> bool:
+    """Whether pretrained weights can be shown without further files: capsules, and bundled images."""
+    return card.data["name"] in BUNDLED_DATA and not card.model.startswith("cnn")
+
+
+def pretrained_network(name: str) -> PlaygroundNetwork:
+    """Open pretrained weights with test images of their data set.
+
+    The images of networks for digits are the bundled ones. Those for pairs of digits get single digits, which the page
+    overlays.
+
+    Args:
+        name: Name of the weights.
+
+    Returns:
+        The network; for single digits with the pretrained CNN, if it is installed.
+
+    Raises:
+        DataError: If the data set is not bundled and not available.
+        UnknownNameError: If there are no weights of this name.
+
+    Example:
+        >>> pretrained_network("multimnist").labels
+        2
+    """
+    card = pretrained_card(name)
     model = create_model(card.model, pretrained=card.name)
-    if model.decoder is None:
-        return None
-    return PlaygroundNetwork(card.name, card.about, model, interleave_classes(load_data("digits", "test")))
+    digits = card.data["name"] in BUNDLED_DATA
+    data = load_data("digits", "test") if digits else pretrained_data(card)
+    has_cnn = digits and card.num_labels == 1 and PRETRAINED_CNN in list_pretrained() and name != PRETRAINED_CNN
+    cnn = _digit_cnn(False, print) if has_cnn else None
+    samples = interleave_classes(data)
+    return PlaygroundNetwork(card.name, card.about, model, samples, cnn, card.num_labels, card.limits)
 
 
 def _digit_cnn(progress: bool, say: Callable[[str], None]) -> ImageModel:
@@ -211,11 +291,3 @@ def _cached_run(recipe: Recipe, progress: bool, say: Callable[[str], None]) -> R
     if run.status != "finished":
         raise KeyboardInterrupt
     return run
-
-
-def _app_network(request: Request) -> PlaygroundNetwork:
-    return request.app.state.network
-
-
-# The network of the app, as a parameter of an endpoint.
-NetworkDep = Annotated[PlaygroundNetwork, Depends(_app_network)]

@@ -13,8 +13,9 @@ from torch import Tensor
 from torchcaps.data import transforms
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation import OFFSETS, perturb
+from torchcaps.playground.catalog import NetworkDep
 from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images, tile_images
-from torchcaps.playground.network import NetworkDep, PlaygroundNetwork
+from torchcaps.playground.network import PlaygroundNetwork
 from torchcaps.types import Capsules
 
 router = APIRouter()

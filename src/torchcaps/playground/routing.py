@@ -14,13 +14,15 @@ from torchcaps.diagnostics.measures import coupling_entropy, logit_change, plane
 from torchcaps.errors import ConfigError
 from torchcaps.models import Grid
 from torchcaps.nn import ROUTERS, make_router
+from torchcaps.playground.catalog import CatalogDep, NetworkDep
 from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images
-from torchcaps.playground.network import NetworkDep, PlaygroundNetwork
+from torchcaps.playground.measures import changed_by_routing, receptive_fields, trace_uniform
+from torchcaps.playground.network import PlaygroundNetwork
 from torchcaps.types import Capsules, Trace
 
 router = APIRouter()
 
-OWN = "own"
+OWN, OWN_UNIFORM = "own", "own_uniform"
 # These routers compute their coupling with learned matrices.
 NEEDS_TRAINING = ("self_routing",)
 MAX_ITERS = 10
@@ -40,7 +42,7 @@ class TraceRequest(RequestModel):
 
     Attributes:
         source: The image.
-        routers: One or two router names; "own" is the network's router.
+        routers: One or two router names; "own" is the network's router, "own_uniform" the same with uniform coupling.
         iters: Iterations of the other routers.
         parent: Class whose votes are returned; the predicted class by default.
     """
@@ -59,6 +61,8 @@ class RouterTrace(BaseModel):
         activations: Length of each class capsule, [R, J].
         shares: Coupling to each class at each grid position, the mean over the capsule types there weighted by their
             activations, [R, J, H*W].
+        relevance: Coupling times activation of each grid position for the chosen class, summed over the capsule types
+            there, [R, H*W].
         coupling: Coupling of each child to the chosen class, [R, I].
         path: Pose of the chosen class in the plane of the votes, [R, 2].
         entropy: Entropy of the coupling, [R].
@@ -68,6 +72,7 @@ class RouterTrace(BaseModel):
     router: str
     activations: list[list[float]]
     shares: list[list[list[float]]]
+    relevance: list[list[float]]
     coupling: list[list[float]]
     path: list[list[float]]
     entropy: list[float]
@@ -86,6 +91,7 @@ class TraceResponse(BaseModel):
         columns: Columns of the grid.
         types: Capsule types at each position.
         places: Centre of each position's receptive field, (row, column) from 0 to 1, [H*W, 2].
+        fields: Top, left, bottom and right of each position's receptive field, from 0 to 1, [H*W, 4]; may be empty.
         present: Activation of each child, [I].
         votes: Votes for the chosen class in the plane of their two principal directions, [I, 2].
         explained: Fraction of the votes' squared length that lies in the plane.
@@ -98,10 +104,35 @@ class TraceResponse(BaseModel):
     columns: int
     types: int
     places: list[list[float]]
+    fields: list[list[float]]
     present: list[float]
     votes: list[list[float]]
     explained: float
     traces: list[RouterTrace]
+
+
+class EffectExample(BaseModel):
+    """A network and one of its samples whose prediction changes with uniform coupling."""
+
+    network: str
+    sample: int
+    share: float
+
+
+class EffectResponse(BaseModel):
+    """What routing changes in this network.
+
+    Attributes:
+        images: Number of samples that were measured.
+        share: Share of them whose prediction changes if a routing layer couples uniformly (`changed`).
+        samples: Numbers of these samples.
+        example: The network of the catalog where routing changes most, with a sample; None if this is the one.
+    """
+
+    images: int
+    share: float
+    samples: list[int]
+    example: EffectExample | None
 
 
 class RoutersResponse(BaseModel):
@@ -124,6 +155,24 @@ def list_routers(network: NetworkDep) -> RoutersResponse:
     return RoutersResponse(routers=comparable_routers(), own=getattr(network.model.class_router, "algorithm", OWN))
 
 
+@router.post("/effect")
+def effect(network: NetworkDep, catalog: CatalogDep) -> EffectResponse:
+    """How many predictions change without routing, and a network where they do."""
+    if network.model.class_router is None:
+        raise ConfigError(f"network: expected one with routing, got {network.name} without")
+    changed = changed_by_routing(network)  # [N]
+    share = float(changed.float().mean())
+    found = None
+    for name in catalog.names:
+        other = catalog.open(name)
+        if other is network or other.labels != 1 or other.model.class_router is None:
+            continue
+        others = changed_by_routing(other)  # [N]
+        if float(others.float().mean()) > max(share, found.share if found else 0.0):
+            found = EffectExample(network=name, sample=int(others.nonzero()[0]), share=float(others.float().mean()))
+    return EffectResponse(images=len(changed), share=share, samples=changed.nonzero().flatten().tolist(), example=found)
+
+
 def comparable_routers() -> list[str]:
     """Names of the routers whose initial state is deterministic and needs no training.
 
@@ -140,6 +189,7 @@ def comparable_routers() -> list[str]:
 @router.post("/trace")
 def trace(body: TraceRequest, network: NetworkDep) -> TraceResponse:
     """Every iteration of one or two routings of the same votes."""
+    fields = receptive_fields(network)
     with torch.inference_mode():
         image = network.image(body.source)  # [1, C, H, W]
         own = network.model.trace(image)
@@ -149,7 +199,8 @@ def trace(body: TraceRequest, network: NetworkDep) -> TraceResponse:
             raise ConfigError(
                 f"parent: expected a class number from 0 to {network.model.num_classes - 1}, got {parent}"
             )
-        traces = [own if name == OWN else children.route(name, body.iters) for name in body.routers]
+        named = {OWN: lambda: own, OWN_UNIFORM: lambda: trace_uniform(network, image)}
+        traces = [named[name]() if name in named else children.route(name, body.iters) for name in body.routers]
         plane, explained = plane_of(own.votes[0, :, parent], own.poses[-1, 0, parent])  # [D, 2]
         rows, columns, types = children.grid
         return TraceResponse(
@@ -159,6 +210,7 @@ def trace(body: TraceRequest, network: NetworkDep) -> TraceResponse:
             columns=columns,
             types=types,
             places=children.places,
+            fields=fields if len(fields) == rows * columns else [],
             present=children.capsules.activations[0].tolist(),
             votes=(own.votes[0, :, parent] @ plane).tolist(),
             explained=explained,
@@ -254,6 +306,7 @@ class TracedChildren:
             router=name,
             activations=trace.activations[:, 0].tolist(),
             shares=shares.tolist(),
+            relevance=total[:, parent].tolist(),
             coupling=coupling[..., parent].tolist(),
             path=(trace.poses[:, 0, parent] @ plane).tolist(),
             # The normalised entropy is undefined for a single class.

@@ -16,7 +16,9 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from torchcaps import __version__
-from torchcaps.playground import clusters, draw, pose, routing, toy
+from torchcaps.playground import clusters, draw, intro, pose, routing, toy
+from torchcaps.playground.catalog import NetworkCatalog, NetworkDep, NetworkInfo
+from torchcaps.playground.measures import ReconstructionQuality, reconstruction_quality
 from torchcaps.playground.network import PlaygroundNetwork
 from torchcaps.serving.errors import ERROR_RESPONSES, add_error_handlers
 from torchcaps.serving.middleware import LOOPBACK, RequestLimits, SecurityMiddleware
@@ -25,9 +27,16 @@ from torchcaps.serving.server import run
 STATIC = Path(__file__).parent / "static"
 # Computations and file reads together: with more threads each would only become slower.
 WORKER_THREADS = 2
-# In the order of the tabs. Each module has a `router`; a panel that not every network supports has
+# In the order of the tabs. A module with endpoints has a `router`; a panel that not every network supports has
 # `unavailable_reason(network)`.
-PANELS: dict[str, ModuleType] = {"draw": draw, "pose": pose, "routing": routing, "toy": toy, "clusters": clusters}
+PANELS: dict[str, ModuleType] = {
+    "intro": intro,
+    "toy": toy,
+    "draw": draw,
+    "pose": pose,
+    "routing": routing,
+    "clusters": clusters,
+}
 
 
 class PanelInfo(BaseModel):
@@ -52,24 +61,36 @@ class InfoResponse(BaseModel):
     Attributes:
         version: Version of torchcaps.
         network: Name of the network.
+        networks: All networks that the page can switch to.
         about: One line about the network.
+        limitations: Known limitations of the network, in sentences.
         classes: Names of the classes.
+        labels: Classes per image; a network for two digits has 2.
+        digits: Whether the classes are the ten digits.
         image_shape: Channels, height and width.
         samples: Number of sample images.
         ink: Whether the images are strokes, shown as ink on paper.
         decoder: Whether the network has a decoder.
+        reconstruction: Error of the decoder beside that of the mean image; None where it is not measured.
+        calibrated: Whether the training fitted a temperature for the probabilities.
         panels: The tabs.
         limits: Ranges and limits of the panels.
     """
 
     version: str
     network: str
+    networks: list[NetworkInfo]
     about: str
+    limitations: list[str]
     classes: list[str]
+    labels: int
+    digits: bool
     image_shape: tuple[int, int, int]
     samples: int
     ink: bool
     decoder: bool
+    reconstruction: ReconstructionQuality | None
+    calibrated: bool
     panels: list[PanelInfo]
     limits: PanelLimits
 
@@ -84,7 +105,7 @@ def create_app(
     """Create the playground of a network.
 
     Args:
-        network: The network.
+        network: The network that is shown first. The page can switch to the pretrained ones.
         host: Name under which the server is reached, beside those of the loopback interface.
         limits: Limits on requests.
         token: Secret that every request must carry; None on the loopback interface.
@@ -104,32 +125,39 @@ def create_app(
         openapi_url="/api/openapi.json",
         lifespan=_lifespan,
     )
-    app.state.network = network
+    app.state.catalog = NetworkCatalog(network)
     app.add_middleware(SecurityMiddleware, hosts=(*LOOPBACK, host), limits=limits, token=token)
     add_error_handlers(app)
     for name, module in PANELS.items():
-        app.include_router(module.router, prefix=f"/api/{name}", tags=[name], responses=ERROR_RESPONSES)
+        if hasattr(module, "router"):
+            app.include_router(module.router, prefix=f"/api/{name}", tags=[name], responses=ERROR_RESPONSES)
 
     @app.get("/api/info", responses=ERROR_RESPONSES)
-    def info() -> InfoResponse:
+    def info(chosen: NetworkDep) -> InfoResponse:
         """The network and the panels."""
-        return _info(network)
+        return _info(chosen, app.state.catalog)
 
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 
 
-def _info(network: PlaygroundNetwork) -> InfoResponse:
+def _info(network: PlaygroundNetwork, catalog: NetworkCatalog) -> InfoResponse:
     channels, height, width = network.model.image_shape
     return InfoResponse(
         version=__version__,
         network=network.name,
+        networks=catalog.infos,
         about=network.about,
+        limitations=list(network.limits),
         classes=list(network.class_names),
+        labels=network.labels,
+        digits=tuple(network.class_names) == tuple("0123456789"),
         image_shape=(channels, height, width),
         samples=len(network.samples),
         ink=network.has_ink,
         decoder=network.model.decoder is not None,
+        reconstruction=reconstruction_quality(network),
+        calibrated=network.model.temperature is not None,
         panels=[
             PanelInfo(id=name, unavailable_reason=_unavailable_reason(module, network))
             for name, module in PANELS.items()

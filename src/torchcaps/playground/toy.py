@@ -1,4 +1,4 @@
-"""The panel The toy: parts in a plane, their votes for houses and boats, and every number of the routing."""
+"""The panel The toy: parts in a plane, their votes for wholes, and every number of the routing."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from torchcaps.errors import ConfigError
 from torchcaps.playground.images import RequestModel
 from torchcaps.playground.toy_geometry import (
     PLACES,
     PLANE,
-    WHOLES,
     Part,
     PartKind,
     PlanePose,
-    ToyRouting,
     WholeName,
     decode_poses,
-    inverse_temp,
-    route,
+    pooled_score,
     to_pose,
     vote_parameters,
+    wholes_of,
 )
+from torchcaps.playground.toy_routing import DEFAULT_ITERS, ToyRouting, inverse_temp, route
 from torchcaps.playground.toy_scenes import SceneName, make_scene
 
 router = APIRouter()
@@ -42,6 +42,7 @@ class ToyLimits(BaseModel):
         size: Smallest and largest size.
         max_parts: Largest number of parts.
         max_seed: Largest seed of a random scene.
+        iters: Number of iterations of each routing, by default.
     """
 
     x: tuple[float, float]
@@ -49,6 +50,7 @@ class ToyLimits(BaseModel):
     size: tuple[float, float]
     max_parts: int
     max_seed: int
+    iters: dict[ToyRouting, int]
 
 
 LIMITS = ToyLimits(
@@ -57,6 +59,7 @@ LIMITS = ToyLimits(
     size=(MIN_SIZE, MAX_SIZE),
     max_parts=MAX_PARTS,
     max_seed=MAX_SEED,
+    iters=DEFAULT_ITERS,
 )
 
 
@@ -76,13 +79,13 @@ class ToyRequest(RequestModel):
     Attributes:
         parts: The parts.
         routing: Name of the routing algorithm.
-        iters: Number of iterations.
-        upside_down: Whether the upside-down house is a third whole.
+        iters: Number of iterations; that of the limits by default.
+        upside_down: Whether the upside-down house is one of the wholes.
     """
 
     parts: Annotated[list[ToyPart], Field(min_length=1, max_length=MAX_PARTS)]
     routing: ToyRouting = "em"
-    iters: int = Field(default=8, ge=1, le=20, strict=True)
+    iters: Annotated[int, Field(ge=1, le=20, strict=True)] | None = None
     upside_down: bool = Field(default=False, strict=True)
 
 
@@ -96,10 +99,17 @@ class ToyPose(BaseModel):
 
 
 class ToyWhole(BaseModel):
-    """A whole, and the poses of its parts in its frame."""
+    """A whole.
+
+    Attributes:
+        name: Name of the whole.
+        places: Poses of its parts in its frame.
+        pooled: Score of a detector with max-pooling, which ignores where the parts are.
+    """
 
     name: WholeName
     places: dict[PartKind, ToyPose]
+    pooled: float
 
 
 class ToyIteration(BaseModel):
@@ -114,7 +124,10 @@ class ToyIteration(BaseModel):
 
 
 class ToyResponse(BaseModel):
-    """The votes [I, J] as poses of the wholes, and every iteration of the routing."""
+    """The votes [I, J] as poses of the wholes, and every iteration of the routing.
+
+    The coupling of a part sums to less than 1; the rest belongs to no whole.
+    """
 
     wholes: list[ToyWhole]
     votes: list[list[ToyPose]]
@@ -139,15 +152,21 @@ class SceneResponse(BaseModel):
 def route_parts(body: ToyRequest) -> ToyResponse:
     """Route the votes of the parts to the wholes."""
     parts = [Part(part.kind, PlanePose(part.x, part.y, part.angle, part.size)) for part in body.parts]
-    wholes = WHOLES if body.upside_down else WHOLES[:2]
-    trace = route(parts, wholes, body.routing, body.iters)
+    wholes = wholes_of({part.kind for part in parts}, upside_down=body.upside_down)
+    if not wholes:
+        raise ConfigError(f"parts: expected parts of one whole, got {', '.join(sorted({part.kind for part in parts}))}")
+    trace = route(parts, wholes, body.routing, body.iters or DEFAULT_ITERS[body.routing])
     agreement = torch.einsum("ijd,rjd->rij", trace.votes[0], trace.poses[:, 0])  # [R, I, J]
     poses = decode_poses(trace.poses[:, 0])  # [R, J, 4]
     coupling, logits = round_numbers(trace.coupling), round_numbers(trace.logits)
     activations = round_numbers(trace.activations)
     return ToyResponse(
         wholes=[
-            ToyWhole(name=name, places={kind: _round_pose(pose) for kind, pose in PLACES[name].items()})
+            ToyWhole(
+                name=name,
+                places={kind: _round_pose(pose) for kind, pose in PLACES[name].items()},
+                pooled=pooled_score(parts, name),
+            )
             for name in wholes
         ],
         votes=[[_round_pose(to_pose(vote)) for vote in row] for row in vote_parameters(parts, wholes)],
@@ -170,7 +189,7 @@ def load_scene(body: SceneRequest) -> SceneResponse:
     """The parts of a scene."""
     scene = make_scene(body.name, body.seed)
     parts = [ToyPart(kind=part.kind, **_round_pose(part.pose).model_dump()) for part in scene.parts]
-    return SceneResponse(parts=parts, upside_down=len(scene.wholes) == len(WHOLES))
+    return SceneResponse(parts=parts, upside_down=scene.upside_down)
 
 
 def round_numbers(numbers: Tensor) -> list:

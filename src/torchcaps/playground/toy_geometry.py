@@ -1,4 +1,4 @@
-"""Geometry of the toy: two kinds of parts, the wholes they belong to, and their votes.
+"""Geometry of the toy: kinds of parts, the wholes they belong to, and their votes.
 
 The plane reaches from -6 to 6 and from -4 to 4. The y axis points down, as on a screen, so that a positive angle turns
 clockwise. The parameters of a pose are [x, y, angle in radians, logarithm of the size].
@@ -12,27 +12,20 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from torchcaps import ops
-from torchcaps.types import Trace
-
-PartKind = Literal["triangle", "rectangle"]
-WholeName = Literal["house", "boat", "upside-down house"]
-ToyRouting = Literal["em", "dynamic", "kmeans"]
+PartKind = Literal["triangle", "rectangle", "door", "window", "left eye", "right eye", "nose", "mouth"]
+WholeName = Literal["house", "boat", "upside-down house", "face"]
 
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
-WHOLES: tuple[WholeName, ...] = get_args(WholeName)
 
 # Half width and half height of the plane.
 PLANE = (6.0, 4.0)
-# Period of each pose parameter in the encoding; that of the position is larger than the plane.
+# Two votes agree if they differ by less than this in x, y, angle and logarithm of the size.
+TOLERANCE = torch.tensor([0.4, 0.4, 0.35, 0.25], dtype=torch.float64)  # [4]
+WAVES = 128
+# Period of each pose parameter in the slow waves, from which a pose is decoded; that of the position exceeds the plane.
 PERIOD = torch.tensor([16.0, 16.0, 2 * math.pi, math.log(64)], dtype=torch.float64)  # [4]
-HARMONICS = 4
-# Length of a vote: two equal votes give a parent of length 0.91, one alone 0.72.
-VOTE_LENGTH = 1.6
-
-VARIANCE_FLOOR = 0.05
-# Nats by which a part in agreement lowers the cost of a whole; a whole costs as much as 1.5 parts.
-PART_GAIN = 3.0
+# Share of the squared length of a vector that its slow waves have.
+SLOW_SHARE = 0.04
 
 
 class PlanePose(NamedTuple):
@@ -45,18 +38,78 @@ class PlanePose(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A triangle or a rectangle with its pose."""
+    """A part with its pose."""
 
     kind: PartKind
     pose: PlanePose
 
 
+_HOUSE: dict[PartKind, PlanePose] = {
+    "triangle": PlanePose(0, -0.5, 0, 1),
+    "rectangle": PlanePose(0, 0.55, 0, 1),
+    "door": PlanePose(0.45, 0.72, 0, 1),
+    "window": PlanePose(-0.4, 0.5, 0, 1),
+}
 # Pose of each part in the frame of each whole. A rectangle has the same outline upside down: the third whole uses that.
 PLACES: dict[WholeName, dict[PartKind, PlanePose]] = {
-    "house": {"triangle": PlanePose(0, -0.5, 0, 1), "rectangle": PlanePose(0, 0.55, 0, 1)},
-    "boat": {"triangle": PlanePose(-0.3, -0.7, -90, 0.9), "rectangle": PlanePose(0, 0.9, 0, 1)},
-    "upside-down house": {"triangle": PlanePose(0, -0.5, 0, 1), "rectangle": PlanePose(0, 0.55, 180, 1)},
+    "house": _HOUSE,
+    "boat": {
+        "triangle": PlanePose(-0.3, -0.7, -90, 0.9),
+        "rectangle": PlanePose(0, 0.9, 0, 1),
+        "door": PlanePose(0.55, 0.13, 0, 0.85),
+        "window": PlanePose(-0.35, 0.9, 45, 0.9),
+    },
+    "upside-down house": _HOUSE
+    | {
+        "rectangle": PlanePose(0, 0.55, 180, 1),
+        "door": PlanePose(-0.45, 0.72, 0, 1),
+        "window": PlanePose(0.4, 0.5, 0, 1),
+    },
+    "face": {
+        "left eye": PlanePose(-0.75, -0.55, 0, 1),
+        "right eye": PlanePose(0.75, -0.55, 0, 1),
+        "nose": PlanePose(0, 0.1, 0, 1),
+        "mouth": PlanePose(0, 0.95, 0, 1),
+    },
 }
+
+
+def wholes_of(kinds: set[PartKind], *, upside_down: bool = False) -> tuple[WholeName, ...]:
+    """Names of the wholes that parts can belong to.
+
+    Args:
+        kinds: Kinds of the parts.
+        upside_down: Whether the upside-down house is one of them.
+
+    Returns:
+        The wholes that every one of the kinds belongs to; none if the kinds belong to different wholes.
+
+    Example:
+        >>> wholes_of({"triangle", "door"}), wholes_of({"triangle", "nose"})
+        (('house', 'boat'), ())
+    """
+    wholes = (whole for whole, places in PLACES.items() if kinds <= set(places))
+    return tuple(whole for whole in wholes if upside_down or whole != "upside-down house")
+
+
+def pooled_score(parts: list[Part], whole: WholeName) -> float:
+    """Score of a detector with max-pooling: the share of a whole's kinds of parts that occur, at any pose.
+
+    For every kind such a detector keeps the largest response over all places, which is 1 if there is such a part.
+
+    Args:
+        parts: The parts.
+        whole: Name of the whole.
+
+    Returns:
+        A number from 0 to 1.
+
+    Example:
+        >>> pooled_score(place_parts("face", PlanePose(0, 0, 0, 1))[:3], "face")
+        0.75
+    """
+    kinds = {part.kind for part in parts}
+    return sum(kind in kinds for kind in PLACES[whole]) / len(PLACES[whole])
 
 
 def matrix(pose: PlanePose) -> Tensor:
@@ -116,14 +169,13 @@ def place_parts(whole: WholeName, pose: PlanePose) -> list[Part]:
         pose: Its pose in the plane.
 
     Returns:
-        A triangle and a rectangle.
+        One part of each kind.
 
     Example:
         >>> [part.kind for part in place_parts("house", PlanePose(0, 0, 0, 1))]
-        ['triangle', 'rectangle']
+        ['triangle', 'rectangle', 'door', 'window']
     """
-    places = PLACES[whole]
-    return [Part(kind, to_pose(pose_parameters(matrix(pose) @ matrix(places[kind])))) for kind in PART_KINDS]
+    return [Part(kind, to_pose(pose_parameters(matrix(pose) @ matrix(place)))) for kind, place in PLACES[whole].items()]
 
 
 def vote_parameters(parts: list[Part], wholes: tuple[WholeName, ...]) -> Tensor:
@@ -139,40 +191,56 @@ def vote_parameters(parts: list[Part], wholes: tuple[WholeName, ...]) -> Tensor:
     Returns:
         Pose parameters of each vote.
     """
-    weight = {kind: torch.stack([matrix(PLACES[whole][kind]).inverse() for whole in wholes]) for kind in PART_KINDS}
+    kinds = {part.kind for part in parts}
+    weight = {kind: torch.stack([matrix(PLACES[whole][kind]).inverse() for whole in wholes]) for kind in kinds}
     return pose_parameters(torch.stack([matrix(part.pose) @ weight[part.kind] for part in parts]))  # [I, J, 4]
 
 
-def encode_poses(parameters: Tensor) -> Tensor:
-    """Encode poses as vectors whose dot product measures their similarity.
+def _frequencies() -> Tensor:
+    """Random frequencies [WAVES, 4] whose mean wave is a Gaussian of width TOLERANCE; whole numbers for the angle."""
+    normal = torch.randn(WAVES, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)  # [WAVES, 4]
+    frequencies = normal / TOLERANCE
+    frequencies[:, 2] = frequencies[:, 2].round()
+    return frequencies
 
-    Each parameter x becomes cos and sin of 2 pi k x / period for k = 1 to 4. Two poses that differ by d have the dot
-    product VOTE_LENGTH^2 times the mean of cos(2 pi k d / period), wherever in the plane they are: VOTE_LENGTH^2 for
-    equal poses and less for all others.
+
+FREQUENCIES = _frequencies()
+
+
+def encode_poses(parameters: Tensor) -> Tensor:
+    """Encode poses as unit vectors whose dot product measures their similarity.
+
+    The dot product is about exp(-d^2 / 2), where d is the difference of two poses in units of TOLERANCE: 1 for equal
+    poses, and about 0 if a single parameter differs much (random Fourier features, Rahimi and Recht 2007). A few slow
+    waves of small amplitude make the code invertible.
 
     Args:
         parameters: x, y, angle in radians and logarithm of the size.
 
     Shape:
-        parameters: [..., 4]; returns [..., 32].
+        parameters: [..., 4]; returns [..., 8 + 2 * WAVES].
 
     Returns:
-        Vectors of length VOTE_LENGTH.
+        Vectors of length 1.
     """
-    k = torch.arange(1, HARMONICS + 1, dtype=parameters.dtype)  # [K]
-    phase = (2 * math.pi * parameters / PERIOD).unsqueeze(-1) * k  # [..., 4, K]
-    waves = torch.stack([phase.cos(), phase.sin()], dim=-1)  # [..., 4, K, 2]
-    return VOTE_LENGTH / math.sqrt(4 * HARMONICS) * waves.flatten(-3)  # [..., 4*K*2]
+    slow = _waves(2 * math.pi * parameters / PERIOD)  # [..., 8]
+    fast = _waves(parameters @ FREQUENCIES.T)  # [..., 2 * WAVES]
+    return torch.cat([math.sqrt(SLOW_SHARE) * slow, math.sqrt(1 - SLOW_SHARE) * fast], dim=-1)
+
+
+def _waves(phase: Tensor) -> Tensor:
+    """Cosine and sine of n phases [..., n] as a vector of length 1, [..., 2n]."""
+    return torch.stack([phase.cos(), phase.sin()], dim=-1).flatten(-2) / math.sqrt(phase.shape[-1])
 
 
 def decode_poses(vectors: Tensor) -> Tensor:
-    """Pose parameters of encoded poses, from the harmonics with k = 1.
+    """Pose parameters of encoded poses, from their slow waves.
 
     Args:
         vectors: Encoded poses of any length.
 
     Shape:
-        vectors: [..., 32]; returns [..., 4].
+        vectors: [..., 8 + 2 * WAVES]; returns [..., 4].
 
     Returns:
         x, y, angle in radians and logarithm of the size.
@@ -182,43 +250,5 @@ def decode_poses(vectors: Tensor) -> Tensor:
         >>> torch.allclose(decode_poses(encode_poses(parameters)), parameters)
         True
     """
-    waves = vectors.unflatten(-1, (4, HARMONICS, 2))[..., 0, :]  # [..., 4, 2]
+    waves = vectors[..., :8].unflatten(-1, (4, 2))  # [..., 4, 2]
     return waves[..., 1].atan2(waves[..., 0]) * PERIOD / (2 * math.pi)  # [..., 4]
-
-
-def inverse_temp(iteration: int) -> float:
-    """Inverse temperature of EM in an iteration: 0.5, 1, 1.5, ..., slow enough to watch.
-
-    Args:
-        iteration: Number of the iteration, from 0.
-
-    Returns:
-        The inverse temperature.
-    """
-    return 0.5 * (iteration + 1)
-
-
-def route(parts: list[Part], wholes: tuple[WholeName, ...], routing: ToyRouting, iters: int) -> Trace:
-    """Route the votes of the parts to the wholes.
-
-    Args:
-        parts: The parts.
-        wholes: Names of the wholes.
-        routing: Name of the routing algorithm.
-        iters: Number of iterations.
-
-    Returns:
-        Every iteration, with votes [1, I, J, 32].
-    """
-    votes = encode_poses(vote_parameters(parts, wholes)).unsqueeze(0)  # [1, I, J, D]
-    if routing == "dynamic":
-        return ops.trace("dynamic", votes, iters=iters)
-    if routing == "kmeans":
-        return ops.trace("kmeans", votes, iters=iters, inverse_temp=3.0)
-    size, count = votes.shape[-1], len(wholes)
-    # Equal votes have the variance VARIANCE_FLOOR: with this beta_u each of them lowers the cost by PART_GAIN.
-    beta_u = votes.new_full((count,), -PART_GAIN / size - 0.5 * math.log(VARIANCE_FLOOR))  # [J]
-    beta_a = votes.new_full((count,), -1.5 * PART_GAIN)  # [J]
-    present = votes.new_ones(1, len(parts))  # [1, I]
-    options = {"iters": iters, "inverse_temp": inverse_temp, "variance_floor": VARIANCE_FLOOR}
-    return ops.trace("em", votes, present, beta_u=beta_u, beta_a=beta_a, **options)

@@ -99,7 +99,7 @@ def read_image(
         reservation.enter_context(_reserved(pixels * per_pixel))
         plain = _plain(image, mode, name) if whole else _reduced(image, mode, (height, width), name)
         plain = _upright(plain, image)
-    array = np.asarray(_fit(plain, height, width)).reshape(height, width, channels)
+    array = np.asarray(fit_image(plain, height, width)).reshape(height, width, channels)
     array = 255 - array if invert else array
     return torch.from_numpy(array.transpose(2, 0, 1).copy())  # [C, H, W]
 
@@ -281,8 +281,22 @@ def _upright(plain: Image.Image, original: Image.Image) -> Image.Image:
     return plain if turn is None else plain.transpose(turn)
 
 
-def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
-    """Scale an image in proportion to fit the size, with a border of the colour of its edges."""
+def fit_image(image: Image.Image, height: int, width: int) -> Image.Image:
+    """Scale an image in proportion to fit a size, with a border of the median colour of its edges.
+
+    Args:
+        image: An image of mode L or RGB.
+        height: Height of the result.
+        width: Width of the result.
+
+    Returns:
+        The image, or the same one if it has the size already.
+
+    Example:
+        >>> from PIL import Image
+        >>> fit_image(Image.new("L", (10, 20)), 28, 28).size
+        (28, 28)
+    """
     from PIL import Image
 
     if image.size == (width, height):

@@ -1,12 +1,22 @@
 // @ts-check
-/** The frame of the page: tabs, theme, sharing, and the panel that is shown. */
-import { getInfo, messageOf } from "./lib/api.js";
-import { byId, el } from "./lib/dom.js";
+/** The frame of the page: tabs, network, theme, sharing, and the panel that is shown. */
+import { aboutNetwork } from "./lib/about.js";
+import { getInfo, messageOf, setNetwork } from "./lib/api.js";
+import { byId, el, options } from "./lib/dom.js";
+import { explain, installGlossary } from "./lib/glossary.js";
 import { State } from "./lib/state.js";
 import { showStatus } from "./lib/status.js";
+import { TASKS, taskList } from "./lib/tasks.js";
 import { applyTheme, isDark } from "./lib/theme.js";
+import { acceptUploads } from "./lib/upload.js";
 
-/** @typedef {{ state: State, info: Api.InfoResponse }} App What every panel gets. */
+/**
+ * @typedef {object} App What every panel gets.
+ * @property {State} state
+ * @property {Api.InfoResponse} info
+ * @property {(task: import("./lib/tasks.js").Task) => void} openTask
+ * @property {(view: Record<string, unknown>) => void} open Set several values of the state, and show that view.
+ */
 
 /**
  * @typedef {object} MountedPanel A panel on the page.
@@ -17,48 +27,60 @@ import { applyTheme, isDark } from "./lib/theme.js";
 /**
  * @typedef {object} Panel The export `panel` of a file in panels/.
  * @property {string} title
- * @property {string} hint Two sentences: what to do and what to look for.
+ * @property {(info: Api.InfoResponse) => string} hint Two sentences, with terms of the glossary: what to do and see.
  * @property {(root: HTMLElement, app: App) => MountedPanel} mount
  */
 
-/** @typedef {{ panel: Panel, unavailableReason: string | null }} Tab */
-
 const state = new State();
-/** @type {Map<string, Tab>} */
-const tabs = new Map();
+/** @type {Map<string, Panel>} */
+const panels = new Map();
 /** @type {MountedPanel | null} */
 let mounted = null;
-/** @type {string | null} */
+/** @type {string | null} The panel and the network that are shown. */
 let shown = null;
+/** @type {App | null} */
+let app = null;
 
 /**
  * Show a panel.
  *
  * @param {string} id
- * @param {App} app
+ * @param {App} shownApp
  */
-function showPanel(id, app) {
-  const tab = tabs.get(id);
-  if (!tab) return;
-  shown = id;
+function showPanel(id, shownApp) {
+  const panel = panels.get(id);
+  if (!panel) return;
+  const { info } = shownApp;
   selectTab(id);
   mounted?.unmount?.();
   mounted = null;
   showStatus("");
-  const { panel, unavailableReason } = tab;
   const root = byId("panel");
   root.replaceChildren();
   root.className = `panel-${id}`;
   root.setAttribute("aria-labelledby", `tab-${id}`);
-  byId("hint").textContent = panel.hint;
+  byId("hint").replaceChildren(...explain(panel.hint(info)));
+  const tasks = TASKS.filter((task) => task.panel === id && canDo(task, info));
+  byId("tasks").replaceChildren(...(tasks.length ? [el("span", {}, "Try"), taskList(tasks, shownApp.openTask)] : []));
   document.title = `${panel.title} · torchcaps playground`;
-  if (unavailableReason) root.append(el("p", { class: "unavailable" }, unavailableReason));
-  else mounted = panel.mount(root, app);
+  const reason = info.panels.find((entry) => entry.id === id)?.unavailable_reason;
+  if (reason) root.append(el("p", { class: "unavailable" }, reason));
+  else mounted = panel.mount(root, shownApp);
+}
+
+/**
+ * Whether a task is possible: one for a certain network needs that network.
+ *
+ * @param {import("./lib/tasks.js").Task} task
+ * @param {Api.InfoResponse} info
+ */
+function canDo({ view }, info) {
+  return !view?.network || info.networks.some(({ name }) => name === view.network);
 }
 
 /** @param {string} id */
 function selectTab(id) {
-  for (const name of tabs.keys()) {
+  for (const name of panels.keys()) {
     const tab = byId(`tab-${name}`);
     tab.setAttribute("aria-selected", String(name === id));
     tab.tabIndex = name === id ? 0 : -1;
@@ -68,7 +90,7 @@ function selectTab(id) {
 
 function addTabs() {
   const bar = byId("tabs");
-  for (const [id, { panel }] of tabs) {
+  for (const [id, panel] of panels) {
     const attributes = { type: "button", role: "tab", id: `tab-${id}`, "data-panel": id, "aria-controls": "panel" };
     const onclick = () => state.set("panel", id, { now: true });
     bar.append(el("button", { ...attributes, onclick }, panel.title));
@@ -76,10 +98,13 @@ function addTabs() {
   bar.addEventListener("keydown", selectTabByKey);
 }
 
+/** The panel that the address names, or the first. */
+const currentPanel = () => state.choice("panel", [...panels.keys()], [...panels.keys()][0]);
+
 /** @param {KeyboardEvent} event */
 function selectTabByKey(event) {
-  const ids = [...tabs.keys()];
-  const at = ids.indexOf(shown ?? ids[0]);
+  const ids = [...panels.keys()];
+  const at = ids.indexOf(currentPanel());
   /** @type {Record<string, number>} */
   const targets = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: ids.length - 1 };
   if (!(event.key in targets)) return;
@@ -99,33 +124,97 @@ async function shareLink() {
   }
 }
 
+function toggleAbout() {
+  const about = byId("about");
+  about.hidden = !about.hidden;
+  byId("help").setAttribute("aria-expanded", String(!about.hidden));
+}
+
 /** @param {Api.PanelInfo} info */
-async function loadPanel({ id, unavailable_reason }) {
+async function loadPanel({ id }) {
   const { panel } = await import(`./panels/${id}.js`);
-  return { id, panel, unavailableReason: unavailable_reason };
+  return { id, panel };
+}
+
+/** The network that the address names; empty for the first, and for one that does not exist. */
+function currentNetwork() {
+  const [first, ...others] = (app?.info.networks ?? []).map(({ name }) => name);
+  return app ? state.choice("network", others, "") || first : "";
+}
+
+/** Ask the server about the network that the address names. */
+async function loadNetwork() {
+  const first = app?.info.networks[0].name;
+  const name = currentNetwork();
+  setNetwork(name === first ? "" : name);
+  const info = await getInfo();
+  app = { state, info, openTask, open: openView };
+  document.documentElement.classList.toggle("ink", info.ink);
+  const select = /** @type {HTMLSelectElement} */ (byId("network"));
+  select.replaceChildren(...options(Object.fromEntries(info.networks.map((one) => [one.name, one.name]))));
+  select.value = info.network;
+  select.title = info.about;
+  byId("network-choice").hidden = info.networks.length < 2;
+  byId("about").replaceChildren(...aboutNetwork(info));
+}
+
+/**
+ * @param {Record<string, unknown>} view
+ */
+function openView(view) {
+  state.onSet = null;
+  for (const [key, value] of Object.entries(view)) state.set(key, value);
+  state.flush();
+  state.onSet = onSet;
+  shown = null;
+  follow(Object.keys(view));
+}
+
+/** @param {import("./lib/tasks.js").Task} task */
+function openTask({ panel, view = {} }) {
+  openView({ ...view, panel });
+}
+
+/** @param {string[]} changedKeys */
+async function follow(changedKeys) {
+  applyTheme(state.get("theme"));
+  if (app && currentNetwork() !== app.info.network) await loadNetwork().catch(() => null);
+  if (!app) return;
+  const id = currentPanel();
+  const view = `${app.info.network} ${id}`;
+  if (view === shown) mounted?.onAddress?.(changedKeys);
+  else {
+    shown = view;
+    showPanel(id, app);
+  }
+}
+
+/** @param {string} key */
+function onSet(key) {
+  if (key === "panel" || key === "theme" || key === "network") follow([key]);
 }
 
 async function start() {
   applyTheme(state.get("theme"));
+  installGlossary();
   byId("theme").addEventListener("click", () => state.set("theme", isDark() ? "light" : "dark", { now: true }));
   byId("share").addEventListener("click", shareLink);
-  const info = await getInfo();
-  const app = { state, info };
-  document.documentElement.classList.toggle("ink", info.ink);
-  byId("network").textContent = info.about;
-  for (const { id, ...tab } of await Promise.all(info.panels.map(loadPanel))) tabs.set(id, tab);
+  byId("help").addEventListener("click", toggleAbout);
+  byId("network").addEventListener("change", (event) => {
+    const { value } = /** @type {HTMLSelectElement} */ (event.target);
+    state.set("network", value === app?.info.networks[0].name ? null : value, { now: true });
+  });
+  await loadNetwork();
+  if (!app) return;
+  for (const { id, panel } of await Promise.all(app.info.panels.map(loadPanel))) panels.set(id, panel);
   addTabs();
-  const follow = (/** @type {string[]} */ changedKeys) => {
-    applyTheme(state.get("theme"));
-    const id = state.choice("panel", [...tabs.keys()], info.panels[0].id);
-    if (id !== shown) showPanel(id, app);
-    else mounted?.onAddress?.(changedKeys);
-  };
-  state.onSet = (key) => {
-    if (key === "panel" || key === "theme") follow([key]);
-  };
+  acceptUploads(() => {
+    const seesImages = ["draw", "pose", "routing"].includes(currentPanel());
+    openView({ input: "upload", panel: seesImages ? currentPanel() : "draw" });
+  });
+  state.onSet = onSet;
   state.onAddress = follow;
-  follow([]);
+  await follow([]);
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -2,6 +2,19 @@
 /** Requests to the server. */
 import { hasStatus, showStatus } from "./status.js";
 
+let network = "";
+
+/**
+ * Choose the network of all further requests.
+ *
+ * @param {string} name Empty for the first network of the server.
+ */
+export function setNetwork(name) {
+  network = name;
+}
+
+export const currentNetwork = () => network;
+
 /**
  * POST a body to an endpoint. An error is shown in the status line and thrown.
  *
@@ -26,7 +39,8 @@ export function getInfo() {
  */
 async function request(path, options) {
   try {
-    const response = await fetch(`api/${path}`, options).catch(() => {
+    const query = network ? `?network=${encodeURIComponent(network)}` : "";
+    const response = await fetch(`api/${path}${query}`, options).catch(() => {
       throw new Error("the server does not respond; is it still running?");
     });
     const body = await response.json().catch(() => ({ error: `expected JSON, got status ${response.status}` }));

@@ -16,6 +16,8 @@ export const PALETTE = [
   "#1B9AAA",
 ];
 
+/** The colour of a part that belongs to no whole. */
+export const NO_WHOLE = "#8A8A8A";
 export const RED = /** @type {const} */ ([213, 94, 0]);
 export const GREEN = /** @type {const} */ ([0, 158, 115]);
 const BLUE = [0, 114, 178];
@@ -52,14 +54,16 @@ export function blend(colors, weights) {
   return `#${mixed.join("")}`;
 }
 
+/** Ratio at which a colour is strongest; its reciprocal is the other end. */
+export const RATIO_LIMIT = 2;
+
 /**
- * The colour of a ratio: grey at 1, blue at `most` and above, orange at 1 / `most` and below.
+ * The colour of a ratio: grey at 1, blue at RATIO_LIMIT and above, orange at its reciprocal and below.
  *
  * @param {number} ratio
- * @param {number} [most]
  */
-export function ratioColor(ratio, most = 2) {
-  const strength = clamp(Math.log(Math.max(ratio, 1e-6)) / Math.log(most), [-1, 1]);
+export function ratioColor(ratio) {
+  const strength = clamp(Math.log(Math.max(ratio, 1e-6)) / Math.log(RATIO_LIMIT), [-1, 1]);
   const end = strength > 0 ? BLUE : ORANGE;
   return `rgb(${GREY.map((level, c) => Math.round(level + (end[c] - level) * Math.abs(strength))).join(" ")})`;
 }

@@ -4,7 +4,8 @@ import { el, hasModifier } from "./dom.js";
 import { clamp } from "./numbers.js";
 
 /** Milliseconds between two iterations while playing. */
-const INTERVAL = 750;
+const INTERVAL = 600;
+const stillQuery = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Stepper {
   #count = 1;
@@ -15,9 +16,9 @@ export class Stepper {
   /** @param {(at: number) => void} onChange Called when another iteration is shown. */
   constructor(onChange) {
     this.#onChange = onChange;
-    this.back = this.#button("‹", "One iteration back", () => this.#stepTo(this.#at - 1));
+    this.back = this.#button("◂", "One iteration back", () => this.#stepTo(this.#at - 1));
     this.play = this.#button("▶", "Play", () => (this.#timer ? this.stop() : this.#start()));
-    this.forward = this.#button("›", "One iteration on", () => this.#stepTo(this.#at + 1));
+    this.forward = this.#button("▸", "One iteration on", () => this.#stepTo(this.#at + 1));
     this.play.classList.add("primary");
     this.slider = el("input", {
       type: "range",
@@ -27,7 +28,7 @@ export class Stepper {
       "aria-label": "Iteration",
       oninput: () => this.#stepTo(Number(this.slider.value)),
     });
-    this.text = el("output", { class: "step-text small" });
+    this.text = el("output", { class: "step-text small", "aria-label": "Iteration" });
     this.node = el(
       "div",
       { class: "stepper", role: "group", "aria-label": "Iterations", onkeydown: this.#onKey },
@@ -43,6 +44,10 @@ export class Stepper {
   /** The iteration that is shown, from 0. */
   get at() {
     return this.#at;
+  }
+
+  get isPlaying() {
+    return this.#timer !== 0;
   }
 
   get isAtEnd() {
@@ -62,6 +67,21 @@ export class Stepper {
     this.#render();
   }
 
+  /**
+   * Show the first iteration and play once; without motion if the user prefers that.
+   *
+   * @param {number} count
+   */
+  begin(count) {
+    this.setCount(count, 0);
+    if (!stillQuery.matches && count > 1) this.#start();
+  }
+
+  /** End playing, at the last iteration. */
+  finish() {
+    if (this.#timer) this.#stepTo(this.#count - 1);
+  }
+
   stop() {
     clearInterval(this.#timer);
     this.#timer = 0;
@@ -69,6 +89,7 @@ export class Stepper {
   }
 
   #start() {
+    clearInterval(this.#timer);
     if (this.isAtEnd) this.#show(0);
     this.#timer = setInterval(() => {
       this.#show(this.#at + 1);
@@ -119,7 +140,7 @@ export class Stepper {
     this.slider.max = String(this.#count - 1);
     this.slider.value = String(this.#at);
     this.slider.setAttribute("aria-valuetext", `iteration ${this.#at + 1} of ${this.#count}`);
-    this.text.textContent = `${this.#at + 1} / ${this.#count}`;
+    this.text.textContent = `iteration ${this.#at + 1} / ${this.#count}`;
     this.play.textContent = playing ? "❚❚" : "▶";
     this.play.title = playing ? "Pause" : "Play";
     this.play.setAttribute("aria-label", this.play.title);

@@ -5,6 +5,7 @@ import { el, options } from "../lib/dom.js";
 import { decodeBytes } from "../lib/images.js";
 import { showStatus } from "../lib/status.js";
 import { Stepper } from "../lib/stepper.js";
+import { completeTask } from "../lib/tasks.js";
 import { ClusterOptions } from "./clusters/options.js";
 import { Plane } from "./clusters/plane.js";
 import { packPoints, unpackPoints } from "./clusters/points.js";
@@ -20,6 +21,8 @@ const PRESETS = {
   ring: "A ring",
   stretched: "Stretched",
 };
+/** Distance of an outlier from all other points. */
+const FAR = 0.3;
 const FIRST_PRESET = "three blobs and outliers";
 const KEYS_HINT =
   "Click to add a point, drag to move one, double-click to remove one. Keys: arrows move the cross, Enter adds a " +
@@ -28,10 +31,10 @@ const KEYS_HINT =
 /** @type {import("../app.js").Panel} */
 export const panel = {
   title: "Clusters",
-  hint:
-    "Every point is a child that votes for its own position, and every cluster is a parent: step through the " +
-    "iterations, and see the ellipses move to the groups. Add an outlier, use more clusters than groups, or start " +
-    "with uniform logits, and watch the activations.",
+  hint: () =>
+    "Every point is a [[part]] that [[vote|votes]] for its own position, and every [[cluster]] is a [[whole]]: step " +
+    "through the iterations of [[EM]] or [[k-means]], and see the ellipses move to the groups. Add an outlier, use more " +
+    "clusters than groups, or start with uniform [[logit|logits]], and watch the [[activation|activations]].",
   mount: (root, app) => new ClustersPanel(root, app),
 };
 
@@ -87,7 +90,12 @@ class ClustersPanel {
 
   #layout() {
     const clear = el("button", { type: "button", onclick: () => this.#editSet([]) }, "Clear");
-    const choices = [this.#preset, clear, el("span", { class: "grow" }), this.#count];
+    const choices = [
+      el("label", { class: "choice" }, "Points", this.#preset),
+      clear,
+      el("span", { class: "grow" }),
+      this.#count,
+    ];
     return el(
       "div",
       { class: "cards stage-cards" },
@@ -128,7 +136,8 @@ class ClustersPanel {
     if (generation !== this.#generation) return;
     this.#response = response;
     this.#responsibilities = decodeBytes(response.responsibilities);
-    this.#stepper.setCount(response.iterations.length, iteration);
+    if (iteration === "begin") this.#stepper.begin(response.iterations.length);
+    else this.#stepper.setCount(response.iterations.length, iteration);
     this.#show();
   });
 
@@ -136,7 +145,7 @@ class ClustersPanel {
    * @param {string} name
    * @param {{ iteration?: unknown, setClusters?: boolean }} [view]
    */
-  async #loadPreset(name, { iteration, setClusters = true } = {}) {
+  async #loadPreset(name, { iteration = "begin", setClusters = true } = {}) {
     if (!name) return;
     const load = ++this.#loads;
     const preset = await post("clusters/preset", { name: /** @type {PresetName} */ (name) }).catch(() => null);
@@ -163,6 +172,7 @@ class ClustersPanel {
    * @param {unknown} [iteration]
    */
   #updatePoints(points, iteration) {
+    if (iteration === undefined) this.#stepper.finish();
     const text = packPoints(points, this.#limits);
     // As precise as the address, so that a link shows the same numbers.
     this.#points = unpackPoints(text, this.#limits) ?? points;
@@ -185,6 +195,7 @@ class ClustersPanel {
 
   /** @param {Point} point */
   #add(point) {
+    if (this.#points.every(([x, y]) => Math.hypot(x - point[0], y - point[1]) > FAR)) completeTask("outlier");
     if (this.#points.length < this.#limits.max_points) this.#editSet([...this.#points, point]);
     else showStatus(`At most ${this.#limits.max_points} points.`);
   }
@@ -221,7 +232,7 @@ class ClustersPanel {
     this.#stepper.stop();
     this.#loads += 1;
     const points = unpackPoints(this.#state.get("clusters.points"), this.#limits);
-    const iteration = this.#state.get("clusters.iteration", Infinity);
+    const iteration = this.#state.get("clusters.iteration", "begin");
     if (!points) {
       this.#loadPreset(FIRST_PRESET, { iteration, setClusters: false });
       return;

@@ -1,22 +1,42 @@
 // @ts-check
-/** The panel Draw: the lengths and reconstructions of the class capsules for a drawing or a sample. */
+/** The panel Draw: the lengths and reconstructions of the class capsules for a drawing, a sample or an image. */
 import { latest, post } from "../lib/api.js";
 import { el } from "../lib/dom.js";
 import { ImagePicker } from "../lib/imagePicker.js";
 import { currentInput, currentSamples, imageSource } from "../lib/imageSource.js";
 import { decodeImages, paintImage } from "../lib/images.js";
+import { completeTask } from "../lib/tasks.js";
 import { Results } from "./draw/results.js";
 import { DrawingPad } from "./draw/pad.js";
+
+/** Length of a capsule that has recognised something. */
+const RECOGNISED = 0.8;
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   title: "Draw",
-  hint:
-    "Draw a digit: the length of each class capsule is the network's confidence in that class, and the small image " +
-    "is the reconstruction from that capsule alone. Draw two digits on top of each other, and see whether two " +
-    "capsules separate the strokes.",
+  hint: (info) => {
+    const subject = info.digits ? "a digit" : "something";
+    if (info.labels > 1) {
+      return (
+        "Draw two digits on top of each other, or choose two: the two longest [[class capsule|class capsules]] are the " +
+        "prediction. Red and green show which strokes each capsule explains, by its [[reconstruction]]."
+      );
+    }
+    return (
+      `Draw ${subject}, or choose or drop an image: the [[length]] of each [[class capsule]] says how sure the network ` +
+      `is of ${info.digits ? "that digit" : classList(info.classes)}. The small image is the [[reconstruction]] from that ` +
+      "capsule alone."
+    );
+  },
   mount: (root, app) => new DrawPanel(root, app),
 };
+
+/** @param {string[]} classes */
+function classList(classes) {
+  const shown = classes.slice(0, 3).map((name) => `“${name}”`);
+  return classes.length > 3 ? `${shown.join(", ")} and ${classes.length - 3} more` : shown.join(" or ");
+}
 
 class DrawPanel {
   #root;
@@ -25,10 +45,10 @@ class DrawPanel {
   #picker;
   #results;
   #input = el("canvas");
-  #single = el("button", { type: "button", id: "one", onclick: () => this.#setPair(false) }, "one digit");
-  #double = el("button", { type: "button", id: "two", onclick: () => this.#setPair(true) }, "two digits");
-  #undo = el("button", { type: "button", id: "undo", onclick: () => this.#pad.undo() }, "undo");
-  #clear = el("button", { type: "button", id: "clear", onclick: () => this.#pad.clear() }, "clear");
+  #single;
+  #double;
+  #undo = el("button", { type: "button", id: "undo", onclick: () => this.#pad.undo() }, "Undo");
+  #clear = el("button", { type: "button", id: "clear", onclick: () => this.#pad.clear() }, "Clear");
 
   /**
    * @param {HTMLElement} root
@@ -37,8 +57,10 @@ class DrawPanel {
   constructor(root, app) {
     this.#root = root;
     this.#app = app;
+    this.#single = this.#modeButton("one", "One digit", 1);
+    this.#double = this.#modeButton("two", "Two digits", 2);
     this.#pad = new DrawingPad(app, () => this.#update());
-    this.#picker = new ImagePicker(app, (sample) => this.#choose(sample), { drawing: false });
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
     this.#results = new Results(app, this.#input);
     root.append(this.#layout());
     this.#pad.redraw();
@@ -54,24 +76,43 @@ class DrawPanel {
 
   #layout() {
     const modes = el("div", { class: "segments" }, this.#single, this.#double);
+    modes.hidden = !this.#networkFor(1) || !this.#networkFor(2);
     const edits = el("div", { class: "row" }, this.#undo, this.#clear);
+    const what = this.#app.info.labels > 1 ? "Or choose two test images" : "Or choose a test image";
+    const drop = el("p", { class: "muted small drop" }, "Drop or paste an image of your own anywhere on the page.");
     return el(
       "div",
       { class: "cards draw" },
       el("div", { class: "card" }, el("div", { class: "row between" }, modes, edits), this.#pad.root),
-      el("div", { class: "card picker-card" }, el("h2", {}, "or choose a test image"), this.#picker.root),
       this.#results.root,
+      el("div", { class: "card picker-card" }, el("h2", {}, what), this.#picker.root, drop),
     );
   }
 
-  #isPair() {
-    return this.#app.state.get("draw.two") === true;
+  /**
+   * The network for one or two digits: this one if it is one, else the first of the catalog.
+   *
+   * @param {number} labels
+   */
+  #networkFor(labels) {
+    const { info } = this.#app;
+    if (!info.digits) return null;
+    return info.labels === labels ? info.network : (info.networks.find((one) => one.labels === labels)?.name ?? null);
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} text
+   * @param {number} labels
+   */
+  #modeButton(id, text, labels) {
+    const isCurrent = this.#app.info.labels === labels;
+    const title = `Use the network ${this.#networkFor(labels)}, trained on ${text.toLowerCase()}`;
+    const onclick = () => this.#setMode(labels);
+    return el("button", { type: "button", id, title, "aria-pressed": String(isCurrent), onclick }, text);
   }
 
   #update() {
-    const pair = this.#isPair();
-    this.#single.setAttribute("aria-pressed", String(!pair));
-    this.#double.setAttribute("aria-pressed", String(pair));
     this.#undo.disabled = this.#clear.disabled = currentInput(this.#app) !== "drawing" || this.#pad.isEmpty;
     this.#picker.update();
     this.#predict();
@@ -83,24 +124,40 @@ class DrawPanel {
     paintImage(this.#input, decodeImages(response.image));
     this.#pad.setBackground(this.#input);
     const isEmpty = currentInput(this.#app) === "drawing" && this.#pad.isEmpty;
-    this.#results.show(response, { pair: this.#isPair(), isEmpty });
+    this.#results.show(response, { isEmpty });
+    this.#checkTasks(response, isEmpty);
   });
 
-  /** @param {boolean} pair */
-  #setPair(pair) {
-    const { state, info } = this.#app;
-    const [sample] = currentSamples(this.#app);
-    state.set("draw.two", pair || null);
-    if (sample !== undefined) state.set("input", pair ? [sample, (sample + 2) % info.samples] : sample);
-    this.#update();
+  /**
+   * @param {Api.DrawResponse} response
+   * @param {boolean} isEmpty
+   */
+  async #checkTasks({ activations }, isEmpty) {
+    const input = currentInput(this.#app);
+    const order = activations.map((_, n) => n).sort((a, b) => activations[b] - activations[a]);
+    if (input === "drawing" && !isEmpty && activations[order[0]] > RECOGNISED) completeTask("draw");
+    if (!Array.isArray(input)) return;
+    const labels = await Promise.all(input.map((sample) => this.#picker.labelOf(sample)));
+    if (labels.every((label) => label !== undefined && order.slice(0, 2).includes(label))) completeTask("pair");
   }
 
-  /** @param {number | "drawing"} sample */
-  #choose(sample) {
+  /** @param {number} labels */
+  #setMode(labels) {
+    const network = this.#networkFor(labels);
+    if (!network || labels === this.#app.info.labels) return;
+    const first = this.#app.info.networks[0].name;
+    const [sample] = currentSamples(this.#app);
+    const input = sample === undefined ? currentInput(this.#app) : labels > 1 ? null : sample;
+    this.#app.open({ network: network === first ? null : network, input });
+  }
+
+  /** @param {number | "drawing" | "upload"} input */
+  #choose(input) {
     const last = currentSamples(this.#app).at(-1);
-    const isSecond = this.#isPair() && last !== undefined && last !== sample;
+    const isSecond = this.#app.info.labels > 1 && typeof input === "number" && last !== undefined && last !== input;
     this.#pad.liftPen();
-    this.#app.state.set("input", isSecond ? [last, sample] : sample);
+    this.#app.state.set("input", isSecond ? [last, input] : input);
+    this.#pad.redraw();
     this.#update();
   }
 }

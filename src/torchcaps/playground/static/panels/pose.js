@@ -6,17 +6,22 @@ import { ImagePicker } from "../lib/imagePicker.js";
 import { imageSource } from "../lib/imageSource.js";
 import { decodeImages, paintImage } from "../lib/images.js";
 import { clamp, fixed } from "../lib/numbers.js";
+import { reconstructionNote } from "../lib/reconstructionNote.js";
+import { completeTask } from "../lib/tasks.js";
 import { PerturbationGrid } from "./pose/perturbationGrid.js";
 import { PoseSliders } from "./pose/poseSliders.js";
 import { TransformSection } from "./pose/transformSection.js";
 
+/** Change of a dimension that can be seen. */
+const LARGE_OFFSET = 0.2;
+
 /** @type {import("../app.js").Panel} */
 export const panel = {
   title: "Pose",
-  hint:
-    "Each dimension of the predicted class capsule changes one property of its digit: move a slider, or click an " +
-    "image of the grid. Then transform the input itself: as long as the digit is recognised, the length stays and " +
-    "the pose changes.",
+  hint: (info) =>
+    `Each [[dimension]] of the predicted [[class capsule]] changes one property of its ${info.digits ? "digit" : "image"}: ` +
+    "move a slider, or click an image of the grid. Or transform the input itself: while it is recognised, the [[length]] " +
+    "stays and the [[pose]] changes.",
   mount: (root, app) => new PosePanel(root, app),
 };
 
@@ -24,6 +29,7 @@ class PosePanel {
   #root;
   #app;
   #picker;
+  #pickerCard;
   #sliders;
   #grid;
   #transforms;
@@ -35,8 +41,17 @@ class PosePanel {
   #reset = el(
     "button",
     { type: "button", class: "small", id: "reset-pose", onclick: () => this.#setOffsets([]) },
-    "reset",
+    "Reset",
   );
+  #views = /** @type {const} */ (["dimensions", "transform"]).map((view) =>
+    el(
+      "button",
+      { type: "button", "data-view": view, onclick: () => this.#setView(view) },
+      view === "dimensions" ? "Change the pose" : "Transform the input",
+    ),
+  );
+  /** @type {HTMLElement} */
+  #dimensions;
 
   /**
    * @param {HTMLElement} root
@@ -45,20 +60,44 @@ class PosePanel {
   constructor(root, app) {
     this.#root = root;
     this.#app = app;
-    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input), { count: 10 });
+    this.#pickerCard = el("div", { class: "card picker-card" }, el("h2", {}, "Another image"), this.#picker.root);
     this.#sliders = new PoseSliders(app.info.limits.pose.offset, {
       onInput: (dimension, offset) => this.#setOffset(dimension, offset),
       onChange: () => this.#updateGrid(),
     });
     this.#grid = new PerturbationGrid((dimension, offset) => this.#addOffset(dimension, offset));
     this.#transforms = new TransformSection(app);
-    root.append(this.#layout(), this.#transforms.root);
+    this.#dimensions = this.#layout();
+    const modes = el(
+      "div",
+      { class: "segments pose-views", role: "group", "aria-label": "What to change" },
+      this.#views,
+    );
+    root.append(modes, this.#dimensions, this.#transforms.root);
+    this.#showView();
     this.#load();
   }
 
   onAddress() {
+    this.#showView();
     this.#picker.update();
     this.#load();
+  }
+
+  /** @param {"dimensions" | "transform"} view */
+  #setView(view) {
+    this.#app.state.set("pose.view", view === "dimensions" ? null : view);
+    this.#showView();
+  }
+
+  #showView() {
+    const view = this.#app.state.choice("pose.view", ["dimensions", "transform"], "dimensions");
+    for (const button of this.#views) button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    this.#dimensions.hidden = view !== "dimensions";
+    this.#transforms.root.hidden = view !== "transform";
+    // The image picker is shared by both views.
+    (view === "dimensions" ? this.#dimensions : this.#transforms.root).append(this.#pickerCard);
   }
 
   #layout() {
@@ -75,8 +114,8 @@ class PosePanel {
         { class: "card" },
         el("h2", {}, "Input and reconstruction"),
         el("div", { class: "pictures" }, inputFigure, decoder && figure),
+        reconstructionNote(this.#app.info),
       ),
-      el("div", { class: "card picker-card" }, el("h2", {}, "or another image"), this.#picker.root),
       el("div", { class: "card" }, header, decoder ? this.#sliders.root : missing),
       decoder && this.#grid.root,
     );
@@ -144,6 +183,7 @@ class PosePanel {
    */
   #setOffset(dimension, offset) {
     this.#storeOffsets(this.#withOffset(dimension, offset));
+    if (Math.abs(offset) >= LARGE_OFFSET) completeTask("dimension");
     this.#decode();
   }
 
@@ -152,6 +192,7 @@ class PosePanel {
    * @param {number} offset
    */
   #addOffset(dimension, offset) {
+    if (Math.abs(offset) >= LARGE_OFFSET) completeTask("dimension");
     this.#setOffsets(this.#withOffset(dimension, this.#offsets()[dimension] + offset));
   }
 
@@ -170,7 +211,7 @@ class PosePanel {
     this.#reset.disabled = !changed;
   }
 
-  /** @param {number | "drawing"} input */
+  /** @param {number | "drawing" | "upload"} input */
   #choose(input) {
     this.#app.state.set("input", input);
     this.#app.state.set("pose.offsets", null);

@@ -7,22 +7,38 @@ import { imageSource } from "../lib/imageSource.js";
 import { decodeImages } from "../lib/images.js";
 import { indices } from "../lib/numbers.js";
 import { Stepper } from "../lib/stepper.js";
+import { completeTask } from "../lib/tasks.js";
 import { CapsuleMap } from "./routing/capsuleMap.js";
+import { EffectNote } from "./routing/effectNote.js";
 import { RouterCard } from "./routing/routerCard.js";
 
 const OWN = "own";
+const OWN_UNIFORM = "own_uniform";
 const DEFAULT_ITERS = 3;
 const ITERS_HINT = "The network's own routing has as many iterations as in training.";
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   title: "Routing",
-  hint:
-    "Every dot is a primary capsule and its vote for the selected class: blue dots have more coupling to that class " +
-    "than uniform, orange dots less. Step through the iterations: the pose of the class moves to the votes that " +
-    "agree, and the others lose coupling.",
+  hint: () =>
+    "Every dot is a [[primary capsule]] and its [[vote]] for the selected class; its colour is its [[coupling]] to that " +
+    "class. Step through the [[iteration|iterations]], and see how far the coupling leaves the uniform share, and what a " +
+    "second [[router]] does with the same votes.",
   mount: (root, app) => new RoutingPanel(root, app),
 };
+
+/**
+ * What a router has to do with the network.
+ *
+ * @param {string} name
+ * @param {string} own The router of the network.
+ */
+function trainingOf(name, own) {
+  if (name === OWN_UNIFORM) return "What the network says without routing: every capsule couples evenly.";
+  return [OWN, own].includes(name)
+    ? "Trained with this router."
+    : "Not trained with this router: ignore its prediction.";
+}
 
 class RoutingPanel {
   #root;
@@ -33,8 +49,16 @@ class RoutingPanel {
   #routers = null;
   /** @type {Api.TraceResponse | null} */
   #response = null;
+  #effect;
   #map = new CapsuleMap();
-  #stepper = new Stepper(() => this.#showIteration());
+  /** @type {string | null} Input and routers whose routing was played. */
+  #played = null;
+  /** Whether the user moved between iterations of this routing. */
+  #stepped = false;
+  #stepper = new Stepper(() => {
+    if (!this.#stepper.isPlaying) this.#stepped = true;
+    this.#showIteration();
+  });
   #iters = el("select", { id: "iters", onchange: () => this.#set("iters", Number(this.#iters.value)) });
 
   /**
@@ -44,7 +68,8 @@ class RoutingPanel {
   constructor(root, app) {
     this.#root = root;
     this.#app = app;
-    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input), { count: 10 });
+    this.#effect = new EffectNote(app);
     this.#cards = ["a", "b"].map(
       (side) =>
         new RouterCard(side, app.info.classes, {
@@ -71,16 +96,17 @@ class RoutingPanel {
       "div",
       { class: "card controls" },
       this.#stepper.node,
-      el("label", { class: "row" }, "iterations", this.#iters),
+      el("label", { class: "row" }, "Iterations", this.#iters),
     );
     return el(
       "div",
       { class: "routing" },
       this.#map.root,
-      el("div", { class: "card picker-card" }, this.#picker.root),
+      el("div", { class: "card picker-card" }, el("h2", {}, "Another image"), this.#picker.root),
       el(
         "div",
         { class: "main" },
+        this.#effect.root,
         controls,
         el(
           "div",
@@ -100,7 +126,7 @@ class RoutingPanel {
     this.#load();
   }
 
-  /** @param {number | "drawing"} input */
+  /** @param {number | "drawing" | "upload"} input */
   #choose(input) {
     this.#app.state.set("input", input);
     this.#picker.update();
@@ -112,9 +138,10 @@ class RoutingPanel {
     if (this.#routers) return this.#routers;
     const loaded = await post("routing/routers", {});
     const names = Object.fromEntries(loaded.routers.map((name) => [name, name.replace("_", "-")]));
-    const own = { [OWN]: `the network's own (${loaded.own})` };
+    const own = { [OWN]: `The network's own (${loaded.own.replace("_", "-")})` };
+    const even = { [OWN_UNIFORM]: "The same, with uniform coupling" };
     this.#cards[0].select.replaceChildren(...options({ ...own, ...names }));
-    this.#cards[1].select.replaceChildren(...options({ "": "compare with …", ...own, ...names }));
+    this.#cards[1].select.replaceChildren(...options({ "": "Compare with …", ...own, ...even, ...names }));
     this.#routers = loaded;
     return loaded;
   }
@@ -126,7 +153,7 @@ class RoutingPanel {
    */
   #selectedRouters(known) {
     const first = this.#app.state.choice("routing.a", [OWN, ...known], OWN);
-    const second = this.#app.state.choice("routing.b", [OWN, ...known, ""], "");
+    const second = this.#app.state.choice("routing.b", [OWN, OWN_UNIFORM, ...known, ""], "");
     return second ? [first, second] : [first];
   }
 
@@ -142,20 +169,26 @@ class RoutingPanel {
     if (!this.#root.isConnected) return;
     this.#response = response;
     this.#iters.value = String(iters);
-    this.#iters.disabled = routers.every((name) => name === OWN);
+    this.#iters.disabled = routers.every((name) => name === OWN || name === OWN_UNIFORM);
     this.#iters.title = this.#iters.disabled ? ITERS_HINT : "";
     this.#map.show(decodeImages(response.image), response, info.classes);
     this.#cards.forEach((card, n) => {
       card.select.value = routers[n] ?? "";
-      card.show(response, response.traces[n], { isTrained: [OWN, own].includes(routers[n]) });
+      card.show(response, response.traces[n], trainingOf(routers[n], own));
     });
     const count = Math.max(...response.traces.map(({ path }) => path.length));
-    this.#stepper.setCount(count, state.get("routing.iteration", Infinity));
+    const iteration = state.get("routing.iteration");
+    const played = JSON.stringify([body.source, routers, iters]);
+    if (iteration === null && played !== this.#played) this.#stepper.begin(count);
+    else this.#stepper.setCount(count, iteration ?? undefined);
+    this.#played = played;
     this.#showIteration();
+    this.#effect.update();
   });
 
   #showIteration() {
     const { at, isAtEnd } = this.#stepper;
+    if (at > 0 && isAtEnd && this.#stepped) completeTask("step");
     this.#app.state.set("routing.iteration", isAtEnd ? null : at);
     if (!this.#response) return;
     for (const card of this.#cards) card.showIteration(at);

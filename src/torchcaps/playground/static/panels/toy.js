@@ -3,10 +3,12 @@
 import { latest, post } from "../lib/api.js";
 import { el, options } from "../lib/dom.js";
 import { showStatus } from "../lib/status.js";
+import { completeTask } from "../lib/tasks.js";
 import { Stepper } from "../lib/stepper.js";
 import { PartEditor } from "./toy/partEditor.js";
 import { limitPart, packParts, unpackParts } from "./toy/parts.js";
 import { Readout } from "./toy/readout.js";
+import { FACES, SCENES } from "./toy/scenes.js";
 import { Stage } from "./toy/stage.js";
 
 /** @typedef {import("./toy/parts.js").Part} Part */
@@ -14,31 +16,23 @@ import { Stage } from "./toy/stage.js";
 /** @typedef {NonNullable<Api.ToyRequest["routing"]>} Routing */
 /** @typedef {"all" | "selected" | "none"} Votes */
 
-/** @type {Record<SceneName, string>} */
-const SCENES = {
-  house: "A house",
-  boat: "A boat",
-  both: "A house and a boat",
-  stray: "A house and a stray part",
-  "upside-down": "The upside-down house",
-  random: "Random parts",
-};
 /** @type {Record<Routing, string>} */
-const ROUTINGS = { em: "EM", dynamic: "Dynamic", kmeans: "k-means" };
+const ROUTINGS = { em: "EM", dynamic: "Dynamic" };
 /** @type {Record<Votes, string>} */
-const VOTES = { all: "all votes", selected: "votes of the selected part", none: "no votes" };
-const ITERS = 8;
+const VOTES = { all: "All", selected: "Of the selected part", none: "None" };
 const KEYS_HINT =
   "Drag a part, or its ring to turn it. Keys on a part: arrows move, q and e turn, + and − scale, Delete removes; " +
   "Shift makes larger steps.";
+/** Activation above which a whole is there, and coupling below which a part has left. */
+const THERE = 0.5;
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   title: "The toy",
-  hint:
-    "Each part votes, in thin outlines, for the house and the boat that it would belong to: step through the " +
-    "iterations, and see the votes that agree win. Then drag or turn a part until its vote is an outlier: it loses " +
-    "its coupling, and the whole loses its activation.",
+  hint: () =>
+    "Every [[part]] [[vote|votes]], in thin outlines, for the [[whole]] that it would belong to; where votes " +
+    "[[agreement|agree]], the whole appears in bold. Drag or turn a part: it loses its [[coupling]], the other parts keep " +
+    "theirs, and with EM the whole loses its [[activation]].",
   mount: (root, app) => new ToyPanel(root, app),
 };
 
@@ -56,13 +50,16 @@ class ToyPanel {
   #loads = 0;
   /** @type {{ generation: number, response: Api.ToyResponse } | null} */
   #routed = null;
+  /** @type {Part["kind"] | null} Kind of the part that the user moved last in this scene. */
+  #edited = null;
 
   #scene = el(
     "select",
     { "aria-label": "Scene", onchange: () => this.#loadScene(/** @type {SceneName} */ (this.#scene.value)) },
-    options(SCENES),
+    options(Object.fromEntries(Object.entries(SCENES).map(([name, { text }]) => [name, text]))),
   );
-  #another = el("button", { type: "button", onclick: () => this.#loadAnother() }, "Others");
+  #another = el("button", { type: "button", onclick: () => this.#loadAnother() }, "Another");
+  #reset = el("button", { type: "button", onclick: () => this.#loadScene(this.#sceneName()) }, "Reset");
   #routing = el(
     "select",
     { "aria-label": "Routing", onchange: () => this.#setOption("routing", this.#routing.value) },
@@ -73,6 +70,7 @@ class ToyPanel {
     type: "checkbox",
     onchange: () => this.#setOption("upsideDown", this.#upsideDown.checked || null),
   });
+  #check = el("label", { class: "row check" }, this.#upsideDown, "Upside-down house");
   #stepper = new Stepper(() => this.#showIteration());
   #readout = new Readout((n) => this.#select(n));
 
@@ -107,8 +105,14 @@ class ToyPanel {
   }
 
   #layout() {
-    const check = el("label", { class: "row check" }, this.#upsideDown, "look for an upside-down house");
-    const choices = [this.#scene, this.#another, this.#routing, this.#votes, check];
+    const choices = [
+      el("label", { class: "choice" }, "Scene", this.#scene),
+      this.#another,
+      this.#reset,
+      el("label", { class: "choice" }, "Router", this.#routing),
+      el("label", { class: "choice" }, "Votes", this.#votes),
+      this.#check,
+    ];
     return el(
       "div",
       { class: "cards stage-cards" },
@@ -127,14 +131,38 @@ class ToyPanel {
 
   #route = latest(async (/** @type {number} */ generation, /** @type {unknown} */ iteration) => {
     const routing = /** @type {Routing} */ (this.#routing.value);
-    const body = { parts: this.#parts, routing, iters: ITERS, upside_down: this.#upsideDown.checked };
+    const body = { parts: this.#parts, routing, upside_down: this.#upsideDown.checked };
     const response = await post("toy/route", body);
     // A response is shown also if parts have moved since the request, so that votes follow a drag.
     if (generation !== this.#generation) return;
     this.#routed = { generation, response };
-    this.#stepper.setCount(response.iterations.length, iteration);
+    if (iteration === "begin") this.#stepper.begin(response.iterations.length);
+    else this.#stepper.setCount(response.iterations.length, iteration);
+    this.#checkTasks(response);
     this.#show();
   });
+
+  /**
+   * Check the tasks that this scene fulfils.
+   *
+   * @param {Api.ToyResponse} response
+   */
+  #checkTasks({ wholes, iterations }) {
+    const { activations, coupling } = iterations[iterations.length - 1];
+    const isThere = (/** @type {string} */ name) => {
+      const j = wholes.findIndex((whole) => whole.name === name);
+      return j >= 0 && activations[j] > THERE;
+    };
+    const scene = this.#sceneName();
+    const turned = this.#edited === "triangle" && ["both", "house", "stray", "crowded"].includes(scene);
+    if (turned && !isThere("house")) completeTask("roof");
+    if (this.#edited && Math.max(...coupling[this.#selected]) < THERE / 2) completeTask("stray");
+    if (scene === "picasso" && !isThere("face")) completeTask("picasso");
+  }
+
+  #sceneName() {
+    return /** @type {SceneName} */ (this.#scene.value);
+  }
 
   /**
    * @param {SceneName} name
@@ -150,7 +178,8 @@ class ToyPanel {
     this.#scene.value = name;
     this.#upsideDown.checked = view.upsideDown ?? scene.upside_down;
     this.#stepper.stop();
-    this.#replaceParts(scene.parts, view.selected ?? 0, view.iteration);
+    this.#edited = null;
+    this.#replaceParts(scene.parts, view.selected ?? 0, view.iteration ?? "begin");
   }
 
   #loadAnother() {
@@ -183,6 +212,7 @@ class ToyPanel {
     // As precise as the address, so that a link shows the same numbers.
     this.#parts = unpackParts(text, this.#limits) ?? parts;
     this.#another.hidden = this.#scene.value !== "random";
+    this.#check.hidden = FACES.includes(this.#sceneName());
     this.#state.set("toy.parts", text);
     this.#state.set("toy.upsideDown", this.#upsideDown.checked || null);
     this.#state.set("toy.selected", this.#selected || null);
@@ -196,6 +226,9 @@ class ToyPanel {
    */
   #edit(n, change) {
     this.#selected = n;
+    this.#edited = this.#parts[n].kind;
+    // A part that moves shows the result of the routing, not its beginning.
+    this.#stepper.finish();
     const edited = limitPart({ ...this.#parts[n], ...change }, this.#limits);
     this.#updateParts(this.#parts.map((part, m) => (m === n ? edited : part)));
   }
@@ -206,7 +239,7 @@ class ToyPanel {
       showStatus(`At most ${this.#limits.max_parts} parts.`);
       return;
     }
-    this.#replaceParts([...this.#parts, { kind, x: 0, y: 2.6, angle: 0, size: 1.2 }], this.#parts.length);
+    this.#replaceParts([...this.#parts, { kind, x: 0, y: 3, angle: 0, size: 1.2 }], this.#parts.length);
   }
 
   /** @param {number} n */
@@ -235,7 +268,8 @@ class ToyPanel {
    */
   #setOption(key, value) {
     this.#state.set(`toy.${key}`, value);
-    if (this.#parts.length) this.#route(this.#generation, undefined);
+    this.#stepper.stop();
+    if (this.#parts.length) this.#route(this.#generation, "begin");
   }
 
   #setVotes() {
@@ -253,9 +287,11 @@ class ToyPanel {
     if (!this.#parts.length) return;
     const response = this.#routed?.generation === this.#generation ? this.#routed.response : null;
     const [parts, selected, iteration] = [this.#parts, this.#selected, this.#stepper.at];
-    this.#stage.show({ parts, selected, response, iteration, votes: /** @type {Votes} */ (this.#votes.value) });
+    // The response may have fewer iterations than the stepper while another router is loaded.
+    const at = response ? Math.min(iteration, response.iterations.length - 1) : iteration;
+    this.#stage.show({ parts, selected, response, iteration: at, votes: /** @type {Votes} */ (this.#votes.value) });
     this.#editor.show(parts, selected);
-    if (response) this.#readout.show(response, iteration, parts, selected);
+    if (response) this.#readout.show(response, at, parts, selected, SCENES[this.#sceneName()].lesson);
   }
 
   /** Show what the address names. */
@@ -269,11 +305,12 @@ class ToyPanel {
     const stored = this.#state.get("toy.upsideDown");
     const upsideDown = typeof stored === "boolean" ? stored : undefined;
     this.#upsideDown.checked = upsideDown ?? false;
+    this.#edited = null;
     this.#stepper.stop();
     this.#loads += 1;
     const text = this.#state.get("toy.parts");
     const parts = text === null ? null : unpackParts(text, this.#limits);
-    const iteration = this.#state.get("toy.iteration", Infinity);
+    const iteration = this.#state.get("toy.iteration", "begin");
     const selected = this.#state.integer("toy.selected", [0, this.#limits.max_parts], 0);
     this.#another.hidden = scene !== "random";
     if (parts) this.#replaceParts(parts, selected, iteration);

@@ -37,7 +37,7 @@ export class ClusterReadout {
    * @param {number} at
    */
   #plot(iterations, at) {
-    const common = { x: indices(iterations.length).map((n) => n + 1), mark: at + 1 };
+    const common = { x: indices(iterations.length).map((n) => n + 1), mark: at + 1, height: 108 };
     const temperature = { values: iterations.map(({ inverse_temp }) => inverse_temp), color: "var(--muted)" };
     linePlot(this.#activations, {
       ...common,

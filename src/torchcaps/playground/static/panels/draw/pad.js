@@ -44,7 +44,8 @@ export class DrawingPad {
     onblur: () => this.redraw(),
   });
   #context = context2d(this.#canvas);
-  root = el("div", { class: "tile pad" }, this.#canvas);
+  #invitation = el("p", { class: "invitation", "aria-hidden": "true" }, "Draw here");
+  root = el("div", { class: "tile pad" }, this.#canvas, this.#invitation);
 
   /**
    * @param {import("../../app.js").App} app
@@ -98,10 +99,15 @@ export class DrawingPad {
     const background = this.#isInput() ? null : this.#background;
     this.#context.setTransform(1, 0, 0, 1, 0, 0);
     this.#context.clearRect(0, 0, width, height);
+    this.#invitation.hidden = this.#isInput() && !this.isEmpty;
+    this.#invitation.textContent = this.#isInput() ? "Draw here" : "Draw over it to start your own";
     this.#canvas.classList.toggle("inked", background?.classList.contains("inked") ?? true);
     if (background) {
+      // In proportion, in the middle.
+      const scale = Math.min(width / background.width, height / background.height);
+      const [w, h] = [background.width * scale, background.height * scale];
       this.#context.imageSmoothingEnabled = true;
-      this.#context.drawImage(background, 0, 0, width, height);
+      this.#context.drawImage(background, (width - w) / 2, (height - h) / 2, w, h);
     }
     this.#context.scale(width, height);
     this.#context.strokeStyle = "#000";

@@ -1,19 +1,24 @@
 // @ts-check
-/** The class capsules of an image: lengths, reconstructions and the predicted class. */
+/** The class capsules of an image: lengths, probabilities, reconstructions and the predicted class. */
 import { GREEN, RED } from "../../lib/colors.js";
 import { el } from "../../lib/dom.js";
+import { term } from "../../lib/glossary.js";
 import { decodeImages, paintImage, paintOverlay } from "../../lib/images.js";
+import { fixed } from "../../lib/numbers.js";
+import { reconstructionNote } from "../../lib/reconstructionNote.js";
 
 /** Widest column of class names, in characters. */
 const MAX_NAME = 12;
 
 export class Results {
   #classes;
+  #isPair;
   #rows;
   #reconstruction = el("canvas");
   #caption = el("figcaption");
   #figure = el("figure", {}, el("div", { class: "tile" }, this.#reconstruction), this.#caption);
   #verdict = el("p", { class: "verdict", id: "verdict", "aria-live": "polite" });
+  #certainty = el("p", { class: "small muted certainty" });
 
   /**
    * @param {import("../../app.js").App} app
@@ -21,6 +26,7 @@ export class Results {
    */
   constructor({ info }, input) {
     this.#classes = info.classes;
+    this.#isPair = info.labels > 1;
     this.#rows = info.classes.map(makeRow);
     const nameWidth = Math.min(MAX_NAME, Math.max(2, ...info.classes.map((name) => name.length + 1)));
     const inputFigure = el(
@@ -29,14 +35,21 @@ export class Results {
       el("div", { class: "tile" }, input),
       el("figcaption", {}, "input of the network"),
     );
-    const list = { class: `classes${info.decoder ? "" : " lengths-only"}`, role: "list" };
+    const kinds = ["classes", !info.decoder && "lengths-only", info.classes.length > 12 && "many"].filter(Boolean);
     this.root = el(
       "div",
-      { class: "card" },
-      el("div", { class: "summary" }, inputFigure, this.#figure, this.#verdict),
+      { class: "card results" },
       el(
         "div",
-        { ...list, style: { "--name": `${nameWidth}ch` } },
+        { class: "summary" },
+        inputFigure,
+        this.#figure,
+        el("div", { class: "prediction" }, this.#verdict, this.#certainty),
+      ),
+      reconstructionNote(info),
+      el(
+        "div",
+        { class: kinds.join(" "), role: "list", style: { "--name": `${nameWidth}ch` } },
         headerRow(),
         this.#rows.map(({ row }) => row),
       ),
@@ -45,16 +58,18 @@ export class Results {
 
   /**
    * @param {Api.DrawResponse} response
-   * @param {{ pair: boolean, isEmpty: boolean }} view Two classes instead of one; a drawing without strokes.
+   * @param {{ isEmpty: boolean }} view A drawing without strokes.
    */
-  show({ activations, reconstructions }, { pair, isEmpty }) {
+  show({ activations, probabilities, reconstructions }, { isEmpty }) {
+    const pair = this.#isPair;
     const order = activations.map((_, n) => n).sort((a, b) => activations[b] - activations[a]);
     const images = reconstructions && decodeImages(reconstructions);
+    this.root.classList.toggle("idle", isEmpty);
     this.#rows.forEach(({ row, bar, number, canvas }, n) => {
       // Without strokes no class is predicted, whichever capsule is the longest.
       const rank = isEmpty ? -1 : order.indexOf(n);
-      bar.style.width = `${(100 * activations[n]).toFixed(1)}%`;
-      number.textContent = activations[n].toFixed(2);
+      bar.style.width = isEmpty ? "0" : `${(100 * activations[n]).toFixed(1)}%`;
+      number.textContent = isEmpty ? "–" : activations[n].toFixed(2);
       row.classList.toggle("first", rank === 0);
       row.classList.toggle("second", pair && rank === 1);
       row.classList.toggle("pair", pair);
@@ -64,6 +79,18 @@ export class Results {
     if (images) this.#showReconstruction(images, order, pair);
     const names = order.slice(0, pair ? 2 : 1).map((n) => this.#classes[n]);
     this.#verdict.textContent = isEmpty ? "no drawing yet" : names.join(" + ");
+    this.#showCertainty(isEmpty ? null : probabilities, order[0]);
+  }
+
+  /**
+   * @param {number[] | null} probabilities
+   * @param {number} best
+   */
+  #showCertainty(probabilities, best) {
+    this.#certainty.hidden = !probabilities;
+    if (!probabilities) return;
+    const text = ` ${fixed(100 * probabilities[best], 0)} % (calibrated)`;
+    this.#certainty.replaceChildren(term("probability"), text);
   }
 
   /**
@@ -94,7 +121,7 @@ function makeRow(name) {
   const row = el(
     "div",
     { class: "class", role: "listitem" },
-    el("b", {}, name),
+    el("b", { title: name }, name),
     el("div", { class: "track" }, bar),
     number,
     el("div", { class: "tile" }, canvas),
@@ -103,10 +130,12 @@ function makeRow(name) {
 }
 
 function headerRow() {
-  const texts = ["class", "length of its capsule", "", "image"];
   return el(
     "div",
-    { class: "class head", "aria-hidden": "true" },
-    texts.map((text) => el("span", {}, text)),
+    { class: "class head" },
+    el("span", {}, "class"),
+    el("span", {}, term("length", "length of its capsule")),
+    el("span"),
+    el("span", {}, "image"),
   );
 }

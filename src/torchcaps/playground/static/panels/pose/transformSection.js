@@ -6,20 +6,21 @@ import { imageSource } from "../../lib/imageSource.js";
 import { decodeImages, paintImage } from "../../lib/images.js";
 import { argmax, clamp, fixed } from "../../lib/numbers.js";
 import { linePlot } from "../../lib/plot.js";
+import { completeTask } from "../../lib/tasks.js";
 
 /** @typedef {keyof Api.ImageTransform} Name */
 /** @typedef {Record<Name, number>} Transform */
 
 /** @type {Record<Name, { text: string, unit: string, axis: string }>} */
 const TEXTS = {
-  right: { text: "shift right", unit: " px", axis: "shift right, pixels" },
-  down: { text: "shift down", unit: " px", axis: "shift down, pixels" },
-  rotate: { text: "rotate", unit: "°", axis: "rotate, degrees" },
-  scale: { text: "scale", unit: " ×", axis: "scale, factor" },
-  shear: { text: "shear", unit: "", axis: "shear, slope" },
+  right: { text: "Shift right", unit: " px", axis: "shift right, pixels" },
+  down: { text: "Shift down", unit: " px", axis: "shift down, pixels" },
+  rotate: { text: "Rotate", unit: "°", axis: "rotate, degrees" },
+  scale: { text: "Scale", unit: " ×", axis: "scale, factor" },
+  shear: { text: "Shear", unit: "", axis: "shear, slope" },
 };
 const NAMES = /** @type {Name[]} */ (Object.keys(TEXTS));
-const PLOT_HEIGHT = 215;
+const PLOT_HEIGHT = 300;
 /** Colours of the dimensions that change most. */
 const DIMENSION_COLORS = ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c4)"];
 
@@ -37,7 +38,7 @@ export class TransformSection {
     this.#app = app;
     this.#limits = app.info.limits.pose.transforms;
     this.#sliders = NAMES.map((name) => this.#slider(name));
-    const reset = el("button", { type: "button", class: "small", onclick: () => this.#set(null) }, "reset");
+    const reset = el("button", { type: "button", class: "small", onclick: () => this.#set(null) }, "Reset");
     this.root = el(
       "div",
       { class: "cards pose second" },
@@ -122,6 +123,7 @@ export class TransformSection {
     if (!this.root.isConnected) return;
     paintImage(this.#image, decodeImages(response.image));
     this.#showPredictions(response.scores);
+    if (argmax(response.scores.capsules) !== response.label) completeTask("rotate");
     this.#plotLengths(response, sweep);
     this.#plotPoses(response, sweep);
   });

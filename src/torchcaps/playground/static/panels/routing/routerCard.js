@@ -6,11 +6,7 @@ import { argmax, fixed, indices } from "../../lib/numbers.js";
 import { linePlot } from "../../lib/plot.js";
 
 /** Height of the plane divided by its width. */
-const ASPECT = 0.62;
-/** At a position the mean over types is nearly uniform: its colours reach their ends earlier. */
-const MAP_RATIO = 1.35;
-/** Smallest span of the entropy's axis: the coupling is never far from uniform. */
-const ENTROPY_SPAN = 0.01;
+const ASPECT = 0.5;
 
 /** @typedef {{ button: HTMLButtonElement, cells: SVGRectElement[], bar: HTMLElement, number: HTMLElement }} ClassMap */
 
@@ -50,11 +46,9 @@ export class RouterCard {
     });
     this.content = el(
       "div",
-      {},
-      this.#training,
-      this.#maps,
-      this.#plane,
-      this.#caption,
+      { class: "router-content" },
+      el("div", {}, this.#training, this.#maps),
+      el("div", { class: "votes-plane" }, this.#plane, this.#caption),
       el("div", { class: "curves" }, this.#entropy, this.#change),
     );
     this.root = el(
@@ -68,17 +62,15 @@ export class RouterCard {
   /**
    * @param {Api.TraceResponse} response
    * @param {Api.RouterTrace | undefined} trace Undefined without a second router.
-   * @param {{ isTrained: boolean }} options
+   * @param {string} training What the router has to do with the network.
    */
-  show(response, trace, { isTrained }) {
+  show(response, trace, training) {
     this.#trace = trace;
     this.root.classList.toggle("empty", !trace);
     this.content.hidden = !trace;
-    this.#prediction.textContent = trace ? "" : "another router on the same votes";
+    this.#prediction.textContent = trace ? "" : "Another router on the same votes";
     if (!trace) return;
-    this.#training.textContent = isTrained
-      ? "Trained with this router."
-      : "Not trained with this router: ignore its prediction.";
+    this.#training.textContent = training;
     this.#showMaps(response);
     this.#showPlane(response, trace);
   }
@@ -105,7 +97,7 @@ export class RouterCard {
         {
           type: "button",
           class: "map",
-          title: `votes for ${name}`,
+          title: `Votes for ${name}: coupling by place, and the length of the capsule`,
           "data-label": label,
           "aria-pressed": String(label === parent),
           onclick: () => this.#onClass(label),
@@ -142,8 +134,8 @@ export class RouterCard {
     const scaled = shrink < 1 ? `; the pose is drawn at 1/${(1 / shrink).toFixed(1)} of its length` : "";
     this.#plane.setAttribute("aria-label", `Votes for ${name} in a plane, and the pose of that class`);
     this.#caption.textContent =
-      `votes for ${name} in the plane of their two principal directions ` +
-      `(${Math.round(100 * explained)} % of their squared length)${scaled}`;
+      `Votes for ${name}, in the plane of their two principal directions (${Math.round(100 * explained)} % of their ` +
+      `squared length)${scaled}. Green: the pose of the class, from iteration to iteration.`;
   }
 
   /**
@@ -153,10 +145,10 @@ export class RouterCard {
   #updateMaps({ activations, shares }, at) {
     const lengths = activations[at];
     const best = argmax(lengths);
-    this.#prediction.textContent = `${this.#classes[best]} at ${fixed(lengths[best])}`;
+    this.#prediction.textContent = `predicts ${this.#classes[best]}, length ${fixed(lengths[best])}`;
     this.#classMaps.forEach(({ button, cells, bar, number }, label) => {
       cells.forEach((cell, n) => {
-        cell.setAttribute("fill", ratioColor(shares[at][label][n] * this.#classes.length, MAP_RATIO));
+        cell.setAttribute("fill", ratioColor(shares[at][label][n] * this.#classes.length));
       });
       bar.style.width = `${(100 * lengths[label]).toFixed(1)}%`;
       number.textContent = fixed(lengths[label]);
@@ -184,12 +176,12 @@ export class RouterCard {
    * @param {number} at
    */
   #updateCurves({ entropy, change }, at) {
-    const common = { x: indices(entropy.length).map((n) => n + 1), mark: at + 1, height: 100 };
+    const common = { x: indices(entropy.length).map((n) => n + 1), mark: at + 1, height: 84 };
     linePlot(this.#entropy, {
       ...common,
       series: [{ values: entropy, color: "var(--c0)" }],
-      minSpan: ENTROPY_SPAN,
-      labels: { y: `entropy ${entropy[at].toFixed(3)}` },
+      yRange: [0, 1],
+      labels: { y: `entropy ${entropy[at].toFixed(3)} (1: uniform)` },
       title: "Entropy of the coupling",
     });
     linePlot(this.#change, {

@@ -1,8 +1,8 @@
 // @ts-check
 /** Controls of the selected part: angle, size, addition and removal. */
-import { el } from "../../lib/dom.js";
+import { el, options } from "../../lib/dom.js";
 import { fixed } from "../../lib/numbers.js";
-import { partName } from "./parts.js";
+import { kindsBeside, partName } from "./parts.js";
 
 /** @typedef {import("./parts.js").Part} Part */
 
@@ -17,6 +17,8 @@ export class PartEditor {
   #title = el("h2");
   #angle;
   #size;
+  #add;
+  #kinds = "";
 
   /**
    * @param {Api.ToyLimits} limits
@@ -25,15 +27,20 @@ export class PartEditor {
   constructor(limits, { onEdit, onAdd, onRemove }) {
     this.#angle = makeSlider("Angle", [-180, 180], 1, (angle) => onEdit({ angle }));
     this.#size = makeSlider("Size", limits.size, 0.01, (size) => onEdit({ size }));
-    const kinds = /** @type {const} */ (["triangle", "rectangle"]);
-    const adders = kinds.map((kind) => el("button", { type: "button", onclick: () => onAdd(kind) }, `+ ${kind}`));
+    this.#add = el("select", {
+      "aria-label": "Add a part",
+      onchange: () => {
+        const kind = /** @type {Part["kind"]} */ (this.#add.value);
+        this.#add.value = "";
+        if (kind) onAdd(kind);
+      },
+    });
     const remove = el("button", { type: "button", onclick: onRemove }, "Remove");
     this.root = el(
       "div",
       { class: "selected-part" },
-      el("div", { class: "row" }, this.#title, el("span", { class: "grow" }), adders, remove),
-      this.#angle.row,
-      this.#size.row,
+      el("div", { class: "row" }, this.#title, el("span", { class: "grow" }), this.#add, remove),
+      el("div", { class: "part-sliders" }, this.#angle.row, this.#size.row),
     );
   }
 
@@ -43,6 +50,12 @@ export class PartEditor {
    */
   show(parts, selected) {
     const { angle, size } = parts[selected];
+    const kinds = kindsBeside(parts);
+    if (kinds.join() !== this.#kinds) {
+      this.#kinds = kinds.join();
+      const texts = Object.fromEntries(kinds.map((kind) => [kind, `+ ${kind}`]));
+      this.#add.replaceChildren(...options({ "": "Add a part …", ...texts }));
+    }
     this.#title.textContent = `Selected: ${partName(parts, selected)}`;
     this.#angle.input.value = String(angle);
     this.#angle.output.textContent = `${Math.round(angle)}°`;

@@ -3,6 +3,29 @@
 import { clamp, indices } from "../../lib/numbers.js";
 
 /** @typedef {Api.ToyPart} Part */
+/** @typedef {Part["kind"]} Kind */
+
+/** The letter of each kind in the address. */
+/** @type {Record<Kind, string>} */
+const LETTERS = {
+  triangle: "t",
+  rectangle: "r",
+  door: "d",
+  window: "w",
+  "left eye": "l",
+  "right eye": "e",
+  nose: "n",
+  mouth: "m",
+};
+const KINDS = /** @type {Kind[]} */ (Object.keys(LETTERS));
+const FACE_KINDS = KINDS.slice(4);
+
+/**
+ * The kinds of parts that belong to the same wholes as these parts.
+ *
+ * @param {Part[]} parts
+ */
+export const kindsBeside = (parts) => (FACE_KINDS.includes(parts[0]?.kind) ? FACE_KINDS : KINDS.slice(0, 4));
 
 /**
  * An angle in degrees from -180 to 180.
@@ -31,14 +54,14 @@ export function limitPart({ kind, x, y, angle, size }, limits) {
 }
 
 /**
- * Parts as text: t or r, then x and y in hundredths, the angle in tenths of a degree and the size in hundredths.
+ * Parts as text: the letter of the kind, then x and y in hundredths, the angle in tenths of a degree and the size in hundredths.
  *
  * @param {Part[]} parts
  */
 export function packParts(parts) {
   return parts
     .map(({ kind, x, y, angle, size }) => {
-      return kind[0] + [x * 100, y * 100, angle * 10, size * 100].map(Math.round).join(".");
+      return LETTERS[kind] + [x * 100, y * 100, angle * 10, size * 100].map(Math.round).join(".");
     })
     .join("~");
 }
@@ -52,6 +75,8 @@ export function packParts(parts) {
 export function unpackParts(text, limits) {
   const words = String(text).split("~").slice(0, limits.max_parts);
   const parts = words.map((word) => unpackPart(word, limits));
+  const allowed = kindsBeside(parts);
+  if (!parts.every(({ kind }) => allowed.includes(kind))) return null;
   return parts.every((part) => [part.x, part.y, part.angle, part.size].every(Number.isFinite)) ? parts : null;
 }
 
@@ -62,7 +87,8 @@ export function unpackParts(text, limits) {
 function unpackPart(word, limits) {
   const numbers = word.slice(1).split(".").map(Number);
   const [x, y, angle, size] = indices(4).map((n) => numbers[n] / (n === 2 ? 10 : 100));
-  return limitPart({ kind: word[0] === "r" ? "rectangle" : "triangle", x, y, angle, size }, limits);
+  const kind = KINDS.find((name) => LETTERS[name] === word[0]) ?? "triangle";
+  return limitPart({ kind, x, y, angle, size }, limits);
 }
 
 /**

@@ -1,39 +1,47 @@
 // @ts-check
 /** The numbers of the toy: activations, coupling, agreement, logits and poses. */
-import { PALETTE } from "../../lib/colors.js";
+import { NO_WHOLE, PALETTE } from "../../lib/colors.js";
 import { el, svg } from "../../lib/dom.js";
-import { meter, gauge } from "../../lib/meter.js";
+import { explain, term } from "../../lib/glossary.js";
+import { gauge } from "../../lib/meter.js";
 import { fixed, indices } from "../../lib/numbers.js";
 import { linePlot } from "../../lib/plot.js";
 import { partName } from "./parts.js";
-import { DASHES } from "./stage.js";
+import { DASHES, shareOfNone } from "./stage.js";
 
 /** @typedef {import("./parts.js").Part} Part */
-
-const CELL_HINT = "agreement: dot product of vote and pose; logit: input of the softmax over wholes";
-const SYMBOLS = { triangle: "△", rectangle: "▭" };
 
 const shortName = (/** @type {string} */ name) => name.replace(" house", "");
 const shortNumber = (/** @type {number} */ value) => (Math.abs(value) >= 100 ? value.toFixed(0) : fixed(value, 1));
 
 export class Readout {
   #onSelect;
-  #meters = el("div", { class: "meters" });
-  #activationPlot = el("div");
+  #activations = el("div", { class: "scroll" });
+  #verdict = el("p", { class: "small lesson", "aria-live": "polite" });
   #couplingTable = el("div", { class: "scroll" });
+  #activationPlot = el("div");
   #couplingPlot = el("div");
+  #partTitle = el("h3");
+  #partTable = el("div", { class: "scroll" });
   #poseTable = el("div", { class: "scroll" });
   root = el(
     "div",
-    { class: "card" },
-    el("h2", {}, "Activation of each whole"),
-    this.#meters,
-    this.#activationPlot,
-    el("h2", { class: "later" }, "Coupling of each part, with agreement and logit"),
+    { class: "card readout" },
+    el("h2", {}, explain("[[activation|Activation]] of each [[whole]]")),
+    this.#activations,
+    this.#verdict,
+    el("h2", { class: "later" }, explain("[[coupling|Coupling]] of each [[part]]")),
     this.#couplingTable,
-    this.#couplingPlot,
-    el("h2", { class: "later" }, "Pose of each whole"),
-    this.#poseTable,
+    el("div", { class: "curves later" }, this.#activationPlot, this.#couplingPlot),
+    el(
+      "details",
+      { class: "numbers" },
+      el("summary", {}, "All numbers of the selected part and of the wholes"),
+      this.#partTitle,
+      this.#partTable,
+      el("h3", {}, "Pose of each whole"),
+      this.#poseTable,
+    ),
   );
 
   /** @param {(n: number) => void} onSelect Called when a row of a part is clicked. */
@@ -46,12 +54,16 @@ export class Readout {
    * @param {number} at
    * @param {Part[]} parts
    * @param {number} selected
+   * @param {string} lesson What the scene shows.
    */
-  show(response, at, parts, selected) {
+  show(response, at, parts, selected, lesson) {
     const { wholes, iterations } = response;
     const iteration = iterations[at];
-    this.#meters.replaceChildren(...wholes.map(({ name }, j) => wholeMeter(name, iteration.activations[j], j)));
+    this.#verdict.replaceChildren(...explain(lesson));
+    this.#activations.replaceChildren(makeActivationTable(wholes, iteration));
     this.#couplingTable.replaceChildren(this.#makeCouplingTable(wholes, iteration, parts, selected));
+    this.#partTitle.textContent = partName(parts, selected);
+    this.#partTable.replaceChildren(makePartTable(response, at, selected));
     this.#poseTable.replaceChildren(makePoseTable(wholes, iteration));
     plot(this.#activationPlot, response, at, "activation", ({ activations }) => activations);
     const title = `coupling of ${partName(parts, selected)}`;
@@ -65,45 +77,76 @@ export class Readout {
    * @param {number} selected
    */
   #makeCouplingTable(wholes, iteration, parts, selected) {
-    const rows = parts.map((part, i) => {
-      const name = partName(parts, i);
-      const header = el("th", { scope: "row", "aria-label": name, title: name }, `${SYMBOLS[part.kind]} ${i + 1}`);
-      const attributes = { class: i === selected ? "is-selected" : "", onclick: () => this.#onSelect(i) };
+    const rows = parts.map((_, i) => {
+      const shares = iteration.coupling[i];
+      const select = el(
+        "button",
+        { type: "button", class: "link", onclick: () => this.#onSelect(i) },
+        partName(parts, i),
+      );
       return el(
         "tr",
-        attributes,
-        header,
-        wholes.map((_, j) => couplingCell(iteration, i, j)),
+        { class: i === selected ? "is-selected" : "", onclick: () => this.#onSelect(i) },
+        el("th", { scope: "row" }, select),
+        [...shares, shareOfNone(shares)].map((share, j) => shareCell(share, PALETTE[j], j === shares.length)),
       );
     });
-    return table(["part", ...wholes.map(({ name }) => shortName(name))], rows);
+    return table(["part", ...wholes.map(({ name }) => shortName(name)), term("no whole")], rows, "coupling-table");
   }
 }
 
 /**
- * @param {Api.ToyIteration} iteration
- * @param {number} i
- * @param {number} j
+ * @param {number} share
+ * @param {string} color
+ * @param {boolean} isNone
  */
-function couplingCell({ coupling, agreement, logits }, i, j) {
-  return el(
-    "td",
-    {},
-    gauge(coupling[i][j], PALETTE[j], "thin"),
-    el("b", { class: "coupling" }, fixed(coupling[i][j])),
-    el("small", { title: CELL_HINT }, `${fixed(agreement[i][j])} · ${shortNumber(logits[i][j])}`),
-  );
+function shareCell(share, color, isNone) {
+  const number = el("b", { class: isNone ? "none" : "coupling" }, fixed(share));
+  return el("td", {}, el("div", { class: "share" }, gauge(share, isNone ? NO_WHOLE : color, "thin"), number));
 }
 
 /**
- * @param {string} name
- * @param {number} activation
- * @param {number} j
+ * What agreement says of each whole, beside what a detector with max-pooling says.
+ *
+ * @param {Api.ToyWhole[]} wholes
+ * @param {Api.ToyIteration} iteration
  */
-function wholeMeter(name, activation, j) {
-  const line = { x1: 1, x2: 21, y1: 4, y2: 4, "stroke-width": 3, stroke: PALETTE[j], "stroke-dasharray": DASHES[j] };
-  const swatch = svg("svg", { viewBox: "0 0 22 8", class: "swatch", "aria-hidden": "true" }, svg("line", line));
-  return meter([swatch, name], activation, PALETTE[j], { "data-whole": name });
+function makeActivationTable(wholes, { activations }) {
+  const rows = wholes.map(({ name, pooled }, j) => {
+    const line = { x1: 1, x2: 21, y1: 4, y2: 4, "stroke-width": 3, stroke: PALETTE[j], "stroke-dasharray": DASHES[j] };
+    const swatch = svg("svg", { viewBox: "0 0 22 8", class: "swatch", "aria-hidden": "true" }, svg("line", line));
+    const cell = (/** @type {number} */ value, /** @type {string} */ color, /** @type {string} */ kind) =>
+      el(
+        "td",
+        {},
+        el("div", { class: "share" }, gauge(value, color), el("b", { class: `number ${kind}` }, fixed(value))),
+      );
+    return el(
+      "tr",
+      { "data-whole": name },
+      el("th", { scope: "row" }, swatch, name),
+      cell(activations[j], PALETTE[j], "activation"),
+      cell(pooled, NO_WHOLE, "pooled"),
+    );
+  });
+  return table(["", term("agreement", "routing by agreement"), term("max-pooling", "max-pooling detector")], rows);
+}
+
+/**
+ * @param {Api.ToyResponse} response
+ * @param {number} at
+ * @param {number} i
+ */
+function makePartTable({ wholes, votes, iterations }, at, i) {
+  const { coupling, agreement, logits } = iterations[at];
+  const rows = wholes.map(({ name }, j) => {
+    const { x, y, angle, size } = votes[i][j];
+    const vote = `${fixed(x, 1)}, ${fixed(y, 1)}, ${Math.round(angle)}°, ×${fixed(size)}`;
+    const texts = [fixed(coupling[i][j]), fixed(agreement[i][j]), shortNumber(logits[i][j]), vote];
+    return tableRow(shortName(name), texts);
+  });
+  const header = ["", term("coupling"), term("agreement"), term("logit"), term("vote", "vote: x, y, angle, size")];
+  return table(header, rows);
 }
 
 /**
@@ -113,24 +156,28 @@ function wholeMeter(name, activation, j) {
 function makePoseTable(wholes, { poses }) {
   const rows = wholes.map(({ name }, j) => {
     const { x, y, angle, size } = poses[j];
-    const texts = [fixed(x), fixed(y), `${Math.round(angle)}°`, fixed(size)];
-    return el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, shortName(name)),
-      texts.map((text) => el("td", {}, text)),
-    );
+    return tableRow(shortName(name), [fixed(x), fixed(y), `${Math.round(angle)}°`, fixed(size)]);
   });
   return table(["whole", "x", "y", "angle", "size"], rows);
 }
 
 /**
- * @param {string[]} header
- * @param {HTMLTableRowElement[]} rows
+ * @param {string} name
+ * @param {string[]} texts
  */
-function table(header, rows) {
+function tableRow(name, texts) {
+  const cells = texts.map((text) => el("td", {}, text));
+  return el("tr", {}, el("th", { scope: "row" }, name), cells);
+}
+
+/**
+ * @param {import("../../lib/dom.js").Child[]} header
+ * @param {HTMLTableRowElement[]} rows
+ * @param {string} [kind] Class of the table.
+ */
+function table(header, rows, kind = "") {
   const cells = header.map((text) => el("th", { scope: "col" }, text));
-  return el("table", {}, el("thead", {}, el("tr", {}, cells)), el("tbody", {}, rows));
+  return el("table", { class: kind }, el("thead", {}, el("tr", {}, cells)), el("tbody", {}, rows));
 }
 
 /**
@@ -153,6 +200,7 @@ function plot(root, { wholes, iterations }, at, label, values) {
     x: indices(iterations.length).map((n) => n + 1),
     yRange: [0, 1],
     mark: at + 1,
+    height: 116,
     labels: { x: "iteration", y: label },
     title: `${label} by iteration`,
   });

@@ -1,11 +1,11 @@
 // @ts-check
 /** The scene of the toy: parts that can be moved, their votes, and the wholes. */
-import { PALETTE, blend } from "../../lib/colors.js";
+import { NO_WHOLE, PALETTE, blend } from "../../lib/colors.js";
 import { hasModifier, pointerPosition, setAttributes, svg } from "../../lib/dom.js";
 import { fixed } from "../../lib/numbers.js";
 import { boxAt, drawLabels } from "./labels.js";
 import { partName } from "./parts.js";
-import { composePoses, outline, partsOf, svgPoints, svgTransform, toPlane } from "./shapes.js";
+import { composePoses, detailPath, framePath, outline, partsOf, svgPoints, svgTransform, toPlane } from "./shapes.js";
 
 /** @typedef {import("./parts.js").Part} Part */
 /** @typedef {import("./shapes.js").Pose} Pose */
@@ -44,7 +44,7 @@ export class Stage {
   #wholes = svg("g");
   #labels = svg("g");
   #votes = svg("g");
-  /** @type {{ group: SVGGElement, shape: SVGPolygonElement, tag: SVGTextElement }[]} */
+  /** @type {{ group: SVGGElement, shape: SVGPolygonElement, detail: SVGPathElement, tag: SVGTextElement }[]} */
   #parts = [];
   #partLayer = svg("g");
   #handleLine = svg("line", { class: "handle-line" });
@@ -108,22 +108,25 @@ export class Stage {
       this.#partLayer.replaceChildren(...this.#parts.map(({ group }) => group));
     }
     parts.forEach((part, n) => {
-      const { group, shape, tag } = this.#parts[n];
+      const { group, shape, detail, tag } = this.#parts[n];
       const pose = `x ${fixed(part.x)}, y ${fixed(part.y)}, turned by ${Math.round(part.angle)} degrees`;
       group.classList.toggle("is-selected", n === selected);
       group.setAttribute("aria-label", `${partName(parts, n)}: ${pose}, size ${fixed(part.size)}`);
       setAttributes(shape, { points: svgPoints(part.kind), transform: svgTransform(part) });
+      setAttributes(detail, { d: detailPath(part.kind), transform: svgTransform(part) });
       setAttributes(tag, { x: part.x.toFixed(3), y: (part.y + 0.13).toFixed(3) });
       if (!response) return;
       const coupling = response.iterations[iteration].coupling[n];
-      const opacity = (0.1 + 0.35 * Math.max(...coupling)).toFixed(2);
-      setAttributes(shape, { fill: blend(PALETTE.slice(0, coupling.length), coupling), "fill-opacity": opacity });
+      const colors = [...PALETTE.slice(0, coupling.length), NO_WHOLE];
+      const opacity = (0.14 + 0.36 * Math.max(...coupling)).toFixed(2);
+      setAttributes(shape, { fill: blend(colors, [...coupling, shareOfNone(coupling)]), "fill-opacity": opacity });
     });
   }
 
   /** @param {number} n */
   #makePart(n) {
     const shape = svg("polygon");
+    const detail = svg("path", { class: "detail" });
     const tag = svg("text", { class: "tag" }, String(n + 1));
     const group = svg(
       "g",
@@ -136,15 +139,17 @@ export class Stage {
         onfocus: () => this.#view.selected !== n && this.#listeners.onSelect(n),
       },
       shape,
+      detail,
       tag,
     );
-    return { group, shape, tag };
+    return { group, shape, detail, tag };
   }
 
   #showHandle() {
     const part = this.#view.parts[this.#view.selected];
-    const edge = toPlane(part, [0, part.kind === "triangle" ? -0.55 : -0.5]);
-    const ring = toPlane({ ...part, size: 1 }, [0, -0.55 * part.size - 0.55]);
+    const top = Math.min(...outline(part.kind, { x: 0, y: 0, angle: 0, size: part.size }).map(([, y]) => y));
+    const edge = toPlane({ ...part, size: 1 }, [0, top]);
+    const ring = toPlane({ ...part, size: 1 }, [0, top - 0.55]);
     const [x1, y1, x2, y2] = [...edge, ...ring].map((value) => value.toFixed(3));
     setAttributes(this.#handleLine, { x1, y1, x2, y2 });
     setAttributes(this.#handle, { cx: x2, cy: y2 });
@@ -158,7 +163,7 @@ export class Stage {
     const outlines = votes.flatMap((row, i) => {
       if (!isShown(i)) return [];
       return row.map((vote, j) => {
-        const opacity = (0.06 + 0.84 * coupling[i][j]).toFixed(2);
+        const opacity = (0.05 + 0.85 * coupling[i][j]).toFixed(2);
         return wholeOutline(wholes[j], vote, { ...strokeOf(j), class: "vote", "stroke-opacity": opacity });
       });
     });
@@ -260,6 +265,13 @@ function keyChange({ key, shiftKey }, { x, y, angle, size }) {
   return changes[key.length === 1 ? key.toLowerCase() : key];
 }
 
+/**
+ * The share of a part that belongs to no whole.
+ *
+ * @param {number[]} coupling
+ */
+export const shareOfNone = (coupling) => Math.max(0, 1 - coupling.reduce((sum, share) => sum + share, 0));
+
 /** @param {number} j */
 const strokeOf = (j) => ({ stroke: PALETTE[j], "stroke-dasharray": DASHES[j] });
 
@@ -272,5 +284,6 @@ function wholeOutline(whole, pose, attributes) {
   const polygons = partsOf(whole).map(([kind, place]) =>
     svg("polygon", { points: svgPoints(kind), transform: svgTransform(composePoses(pose, place)) }),
   );
-  return svg("g", { fill: "none", ...attributes }, polygons);
+  const frame = svg("path", { d: framePath(whole.name), transform: svgTransform(pose) });
+  return svg("g", { fill: "none", ...attributes }, frame, polygons);
 }

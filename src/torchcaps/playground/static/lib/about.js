@@ -1,0 +1,40 @@
+// @ts-check
+/** What the page shows: the network, its limitations, the papers, and where to read on. */
+import { el } from "./dom.js";
+
+/** Papers by title and address. They open only if the user clicks them. */
+const PAPERS = [
+  ["Dynamic routing between capsules (Sabour, Frosst, Hinton 2017)", "https://arxiv.org/abs/1710.09829"],
+  ["Matrix capsules with EM routing (Hinton, Sabour, Frosst 2018)", "https://openreview.net/forum?id=HJWLfGWRb"],
+  ["Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021)", "https://arxiv.org/abs/2101.12491"],
+];
+
+/**
+ * @param {Api.InfoResponse} info
+ * @returns {HTMLElement[]}
+ */
+export function aboutNetwork(info) {
+  const [channels, height, width] = info.image_shape;
+  const kind = channels === 3 ? "colour" : "grey";
+  const facts = [
+    `${info.about}. Input: ${height} × ${width} pixels, ${kind}; ${info.classes.length} classes.`,
+    ...info.limitations,
+  ];
+  const papers = PAPERS.map(([title, href]) => el("li", {}, el("a", { href, rel: "noreferrer" }, title)));
+  return [
+    el("h2", {}, `The network ${info.network}`),
+    el(
+      "ul",
+      {},
+      facts.map((text) => el("li", {}, text)),
+    ),
+    el("h2", {}, "Read on"),
+    el(
+      "ul",
+      {},
+      papers,
+      el("li", {}, "The page “The playground” of the documentation; ", el("code", {}, "torchcaps play --help")),
+    ),
+    el("p", { class: "muted small" }, `torchcaps ${info.version}. The page sends nothing to other hosts.`),
+  ];
+}
