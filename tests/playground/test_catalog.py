@@ -106,10 +106,10 @@ def test_receptive_fields(network: PlaygroundNetwork) -> None:
 
 
 def test_effect_of_routing(client: httpx.Client) -> None:
-    little = client.post("/api/routing/effect", params={"network": "mnist_dynamic"}).json()
+    little = client.post("/api/routing/effect", params={"network": "mnist_dynamic"}, json={}).json()
     assert little["share"] < 0.05
     assert little["example"]["share"] > 0.3
-    chosen = client.post("/api/routing/effect", params={"network": little["example"]["network"]}).json()
+    chosen = client.post("/api/routing/effect", params={"network": little["example"]["network"]}, json={}).json()
     assert little["example"]["sample"] in chosen["samples"]
     body = {"source": {"sample": little["example"]["sample"]}, "routers": ["own", "own_uniform"]}
     name = {"network": little["example"]["network"]}
@@ -146,11 +146,10 @@ def test_pairs_on_the_page(page: Any, picture: Any) -> None:
     pairs = [(first, 10 * (step % 10) + (first + step) % 10) for step in range(1, 10) for first in range(0, 10, 2)]
     right = 0
     for first, second in pairs:
-        page.evaluate(
-            f"() => {{ location.hash = 'panel=%22draw%22&network=%22multimnist%22&input=[{first},{second}]'; }}"
-        )
-        page.wait_for_load_state("networkidle")
-        page.wait_for_timeout(60)
+        link = f"panel=%22draw%22&network=%22multimnist%22&input=[{first},{second}]"
+        with page.expect_response("**/api/draw/predict*"):
+            page.evaluate("link => { location.hash = link; }", link)
+        page.wait_for_timeout(40)
         found = page.locator("#verdict").inner_text().split(" + ")
         right += set(found) == {str(first % 10), str(second % 10)}
     assert len(pairs) == 45

@@ -234,9 +234,9 @@ def test_empty_plane_has_no_stepper(page: Any) -> None:
     assert page.get_by_text("No points yet").is_visible()
     page.locator(".field").focus()
     page.keyboard.press("Enter")
-    until(page, lambda: steps.locator("output").inner_text() == "5 / 20")
+    until(page, lambda: steps.locator("output").inner_text() == "iteration 5 / 20")
     page.locator(".panel-clusters [aria-label=Iterations][type=range]").fill("1")
-    until(page, lambda: steps.locator("output").inner_text() == "1 / 1")
+    until(page, lambda: steps.locator("output").inner_text() == "iteration 1 / 1")
     assert steps.get_by_role("button", name="Play").is_disabled()
 
 
@@ -258,7 +258,8 @@ def test_keyboard_adds_and_removes_points(page: Any) -> None:
 def test_stepping(page: Any) -> None:
     open_clusters(page)
     slider = page.locator(".panel-clusters .stepper input")
-    until(page, lambda: page.locator(".panel-clusters .stepper output").inner_text() == "20 / 20")
+    slider.fill("19")
+    assert page.locator(".panel-clusters .stepper output").inner_text() == "iteration 20 / 20"
     final = page.locator(".field .blob").first.get_attribute("transform")
     colour = page.locator(".field .dot").evaluate_all(
         "dots => new Set(dots.map((dot) => dot.getAttribute('fill'))).size"
@@ -270,7 +271,7 @@ def test_stepping(page: Any) -> None:
     )
     assert mixed > colour
     page.get_by_role("button", name="One iteration on").click()
-    assert page.locator(".panel-clusters .stepper output").inner_text() == "2 / 20"
+    assert page.locator(".panel-clusters .stepper output").inner_text() == "iteration 2 / 20"
 
 
 def test_unused_options_are_hidden(page: Any) -> None:
@@ -300,7 +301,7 @@ def test_link_restores_the_view(page: Any, browser: Any) -> None:
     other = browser.new_page()
     other.goto(page.url)
     other.wait_for_selector(".field .disc")
-    assert other.locator(".panel-clusters .stepper output").inner_text() == "5 / 20"
+    assert other.locator(".panel-clusters .stepper output").inner_text() == "iteration 5 / 20"
     assert other.locator(".field .dot").count() == 72
     assert activations(other) == shown
     other.close()

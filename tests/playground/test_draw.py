@@ -59,6 +59,7 @@ def test_no_decoder_no_reconstructions(network: PlaygroundNetwork) -> None:
         image_shape = (1, 28, 28)
         num_classes = 10
         decoder = None
+        temperature = None
 
         def forward(self, images: torch.Tensor) -> Capsules:
             return Capsules(torch.zeros(1, 10, 4), torch.zeros(1, 10))

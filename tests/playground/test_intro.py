@@ -123,4 +123,4 @@ def test_blank_page_shows_no_lengths(page: Any) -> None:
     opened(page, 'panel="draw"&input="drawing"')
     page.wait_for_function("() => document.querySelector('#verdict').textContent === 'no drawing yet'")
     assert page.locator(".invitation").inner_text() == "Draw here"
-    assert set(page.locator(".class .number").all_inner_texts()) == {"–"}
+    assert not any(text[0].isdigit() for text in page.locator(".class .number").all_inner_texts())

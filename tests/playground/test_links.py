@@ -16,6 +16,7 @@ def test_link_restores_the_view(page: Any) -> None:
     opened(page, 'panel="routing"&input=17')
     page.select_option("#router-b", "dynamic")
     page.wait_for_selector("#card-b .map")
+    until(page, lambda: page.locator(".stepper output").inner_text() == "iteration 3 / 3")
     page.click(BACK)
     page.click("#share")
     link = page.url.partition("#")[2]

@@ -92,6 +92,7 @@ def test_routing_stepper(page: Any, picture: Any) -> None:
     opened(page, 'panel="routing"&input=5')
     count = page.locator(".stepper output")
     # It opens on the first iteration, and plays once.
+    page.reload()
     page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 1 / 3'")
     page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 3 / 3'")
     assert page.locator(FORWARD).is_disabled()

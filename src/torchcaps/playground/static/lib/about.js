@@ -2,11 +2,11 @@
 /** What the page shows: the network, its limitations, the papers, and where to read on. */
 import { el } from "./dom.js";
 
-/** Papers by title and address. They open only if the user clicks them. */
+/** Papers; the page has no links to other hosts. */
 const PAPERS = [
-  ["Dynamic routing between capsules (Sabour, Frosst, Hinton 2017)", "https://arxiv.org/abs/1710.09829"],
-  ["Matrix capsules with EM routing (Hinton, Sabour, Frosst 2018)", "https://openreview.net/forum?id=HJWLfGWRb"],
-  ["Efficient-CapsNet (Mazzia, Salvetti, Chiaberge 2021)", "https://arxiv.org/abs/2101.12491"],
+  "Sabour, Frosst, Hinton 2017: Dynamic routing between capsules (arXiv 1710.09829)",
+  "Hinton, Sabour, Frosst 2018: Matrix capsules with EM routing (ICLR 2018)",
+  "Mazzia, Salvetti, Chiaberge 2021: Efficient-CapsNet (arXiv 2101.12491)",
 ];
 
 /**
@@ -20,7 +20,7 @@ export function aboutNetwork(info) {
     `${info.about}. Input: ${height} × ${width} pixels, ${kind}; ${info.classes.length} classes.`,
     ...info.limitations,
   ];
-  const papers = PAPERS.map(([title, href]) => el("li", {}, el("a", { href, rel: "noreferrer" }, title)));
+  const papers = PAPERS.map((paper) => el("li", {}, paper));
   return [
     el("h2", {}, `The network ${info.network}`),
     el(

@@ -4,9 +4,8 @@ import { byId, el } from "./dom.js";
 
 /** Explanations by term. A text marks a term as [[term]], or as [[term|other words]]. */
 export const GLOSSARY = {
-  capsule:
-    "A group of neurons for one thing. Its output is a vector: whether the thing is there (activation), and how (pose).",
-  pose: "How a thing is: position, angle, size, and, in a network, whatever else it learned, such as the stroke's thickness.",
+  capsule: "A group of neurons for one thing. Its output is a vector: is the thing there (activation), and how (pose)?",
+  pose: "How a thing is: position, angle, size, and what else a network learned, such as the thickness of a stroke.",
   activation: "A number from 0 to 1: whether the thing of a capsule is present. For a vector capsule it is the length.",
   length: "The length of a capsule's vector, from 0 to 1. It is the activation: how sure the capsule is.",
   part: "A capsule of the lower layer. In the papers: child capsule.",
@@ -19,7 +18,7 @@ export const GLOSSARY = {
   router: "A routing algorithm: dynamic routing, EM, k-means and others.",
   iteration: "One round of routing: compute the wholes from the coupling, then the coupling from the agreement.",
   "dynamic routing": "Sabour et al. 2017: the dot product of vote and pose is added to the logits in every iteration.",
-  EM: "Hinton et al. 2018: every whole is a Gaussian that explains votes. Its activation is the gain of explaining them.",
+  EM: "Hinton et al. 2018: every whole is a Gaussian that explains votes. Its activation is the gain of doing so.",
   "k-means": "Clustering: every point goes to the nearest centre, and every centre to the mean of its points.",
   logit: "A number before the softmax. The larger the logit of a whole, the larger its coupling.",
   entropy: "How evenly the coupling is spread, from 0 (one whole gets all) to 1 (all get the same).",

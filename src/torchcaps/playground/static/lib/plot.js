@@ -19,7 +19,7 @@ import { clamp, indices } from "./numbers.js";
  * @property {Series[]} series
  * @property {string} title Description for screen readers.
  * @property {number[]} [x] Positions of the values; 0, 1, 2, ... by default.
- * @property {{ x?: string, y?: string }} [labels]
+ * @property {{ x?: string, y?: string | HTMLElement }} [labels]
  * @property {import("./numbers.js").Range} [yRange] The y axis; by default from 0 or below to the largest value.
  * @property {number} [minSpan] Fit the y axis to the values, with at least this difference of its ends.
  * @property {number} [mark] Position of a vertical line.

@@ -19,14 +19,14 @@ export const panel = {
     const subject = info.digits ? "a digit" : "something";
     if (info.labels > 1) {
       return (
-        "Draw two digits on top of each other, or choose two: the two longest [[class capsule|class capsules]] are the " +
-        "prediction. Red and green show which strokes each capsule explains, by its [[reconstruction]]."
+        "Draw two digits on top of each other, or choose two: the two longest [[class capsule|class capsules]] are " +
+        "the prediction. Red and green show which strokes each capsule explains, by its [[reconstruction]]."
       );
     }
     return (
-      `Draw ${subject}, or choose or drop an image: the [[length]] of each [[class capsule]] says how sure the network ` +
-      `is of ${info.digits ? "that digit" : classList(info.classes)}. The small image is the [[reconstruction]] from that ` +
-      "capsule alone."
+      `Draw ${subject}, or choose or drop an image: the [[length]] of each [[class capsule]] says how sure the ` +
+      `network is of ${info.digits ? "that digit" : classList(info.classes)}. The small image is the ` +
+      "[[reconstruction]] from that capsule alone."
     );
   },
   mount: (root, app) => new DrawPanel(root, app),

@@ -11,8 +11,8 @@ import { StoryPlayer } from "./intro/player.js";
 export const panel = {
   title: "Introduction",
   hint: () =>
-    "One minute on what a [[capsule]] is, and how capsules find out together what they see. Then try it yourself: the " +
-    "tasks on the right lead through the panels, and every underlined word explains itself.",
+    "One minute on what a [[capsule]] is, and how capsules find out together what they see. Then try it yourself: " +
+    "the tasks on the right lead through the panels, and every underlined word explains itself.",
   mount: (root, app) => new IntroPanel(root, app),
 };
 
@@ -62,7 +62,7 @@ class IntroPanel {
         this.#title,
         this.#text,
         this.#player.controls,
-        el("p", { class: "row" }, el("button", { type: "button", class: "primary", onclick: next }, "Go to the toy ▸")),
+        el("p", {}, el("button", { type: "button", class: "primary", onclick: next }, "Go to the toy ▸")),
       ),
       el(
         "div",

@@ -21,9 +21,9 @@ const ITERS_HINT = "The network's own routing has as many iterations as in train
 export const panel = {
   title: "Routing",
   hint: () =>
-    "Every dot is a [[primary capsule]] and its [[vote]] for the selected class; its colour is its [[coupling]] to that " +
-    "class. Step through the [[iteration|iterations]], and see how far the coupling leaves the uniform share, and what a " +
-    "second [[router]] does with the same votes.",
+    "Every dot is a [[primary capsule]] and its [[vote]] for the selected class; its colour is its [[coupling]] to " +
+    "that class. Step through the [[iteration|iterations]], and see how far the coupling leaves the uniform share, " +
+    "and what a second [[router]] does with the same votes.",
   mount: (root, app) => new RoutingPanel(root, app),
 };
 

@@ -31,8 +31,8 @@ export const panel = {
   title: "The toy",
   hint: () =>
     "Every [[part]] [[vote|votes]], in thin outlines, for the [[whole]] that it would belong to; where votes " +
-    "[[agreement|agree]], the whole appears in bold. Drag or turn a part: it loses its [[coupling]], the other parts keep " +
-    "theirs, and with EM the whole loses its [[activation]].",
+    "[[agreement|agree]], the whole appears in bold. Drag or turn a part: it loses its [[coupling]], the other " +
+    "parts keep theirs, and with EM the whole loses its [[activation]].",
   mount: (root, app) => new ToyPanel(root, app),
 };
 
@@ -72,7 +72,10 @@ class ToyPanel {
   });
   #check = el("label", { class: "row check" }, this.#upsideDown, "Upside-down house");
   #stepper = new Stepper(() => this.#showIteration());
-  #readout = new Readout((n) => this.#select(n));
+  #readout = new Readout((n) => {
+    this.#stage.raisePart(n);
+    this.#select(n);
+  });
 
   /**
    * @param {HTMLElement} root

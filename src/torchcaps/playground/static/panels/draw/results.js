@@ -46,13 +46,13 @@ export class Results {
         this.#figure,
         el("div", { class: "prediction" }, this.#verdict, this.#certainty),
       ),
-      reconstructionNote(info),
       el(
         "div",
         { class: kinds.join(" "), role: "list", style: { "--name": `${nameWidth}ch` } },
         headerRow(),
         this.#rows.map(({ row }) => row),
       ),
+      reconstructionNote(info),
     );
   }
 

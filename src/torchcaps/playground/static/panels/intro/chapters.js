@@ -18,32 +18,32 @@ export const CHAPTERS = [
   {
     title: "A capsule",
     text:
-      "A neuron gives one number. A [[capsule]] is a group of neurons for one thing, here a roof, and gives a vector: " +
-      "is it there ([[activation]]), and how ([[pose]])?",
+      "A neuron gives one number. A [[capsule]] is a group of neurons for one thing, here a roof, and gives a " +
+      "vector: is it there ([[activation]]), and how ([[pose]])?",
     seconds: 9,
     draw: (_, time) => drawCapsule(POSES[0], ramp(time, 0.15, 0.4), ramp(time, 0.5, 0.8)),
   },
   {
     title: "A pose",
     text:
-      "Move, turn or enlarge the roof: the [[pose]] follows, and the [[activation]] stays. A [[max-pooling]] detector " +
-      "would only say: a roof, somewhere.",
+      "Move, turn or enlarge the roof: the [[pose]] follows, and the [[activation]] stays. A [[max-pooling]] " +
+      "detector would only say: a roof, somewhere.",
     seconds: 10,
     draw: (_, time) => drawCapsule(poseAt(time), 1, 1),
   },
   {
     title: "A vote",
     text:
-      "A roof knows where its house must be. Its [[vote]] is the pose of that house, computed from its own pose. Walls, " +
-      "door and window vote too.",
+      "A roof knows where its house must be. Its [[vote]] is the pose of that house, computed from its own pose. " +
+      "Walls, door and window vote too.",
     seconds: 10,
     draw: drawVotes,
   },
   {
     title: "Agreement",
     text:
-      "The four votes [[agreement|agree]]: there is a house. Turn the roof, and its vote swings away: the right parts are " +
-      "still there, but no longer in the right places.",
+      "The four votes [[agreement|agree]]: there is a house. Turn the roof, and its vote swings away: the right " +
+      "parts are still there, but no longer in the right places.",
     seconds: 11,
     draw: drawAgreement,
   },
@@ -58,8 +58,8 @@ export const CHAPTERS = [
   {
     title: "A digit",
     text:
-      "A network learns its parts and votes from images. [[primary capsule|Primary capsules]] look at places of the image " +
-      "and vote for classes; the longest [[class capsule]] is the prediction.",
+      "A network learns its parts and votes from images. [[primary capsule|Primary capsules]] look at places of " +
+      "the image and vote for classes; the longest [[class capsule]] is the prediction.",
     seconds: 10,
     draw: ({ digit }, time) => drawDigit(digit, time),
   },

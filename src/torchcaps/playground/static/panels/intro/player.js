@@ -10,7 +10,7 @@ const stillQuery = matchMedia("(prefers-reduced-motion: reduce)");
  * @property {string} title
  * @property {string} text With terms of the glossary.
  * @property {number} seconds
- * @property {(story: import("./material.js").Story, time: number) => SVGElement[]} draw The picture at a time from 0 to 1.
+ * @property {(story: import("./material.js").Story, time: number) => SVGElement[]} draw At a time from 0 to 1.
  */
 
 export class StoryPlayer {

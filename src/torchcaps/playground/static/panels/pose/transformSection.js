@@ -2,6 +2,7 @@
 /** Transformations of the input: sliders, the scores of both networks, and the curves of a sweep. */
 import { latest, post } from "../../lib/api.js";
 import { el } from "../../lib/dom.js";
+import { term } from "../../lib/glossary.js";
 import { imageSource } from "../../lib/imageSource.js";
 import { decodeImages, paintImage } from "../../lib/images.js";
 import { argmax, clamp, fixed } from "../../lib/numbers.js";
@@ -133,7 +134,8 @@ export class TransformSection {
     const line = (/** @type {string} */ name, /** @type {string} */ color, /** @type {number[]} */ scores) => {
       const best = argmax(scores);
       const label = el("b", {}, this.#app.info.classes[best]);
-      return el("span", {}, el("b", { class: color }, name), ": ", label, ` at ${fixed(scores[best])}`);
+      const shown = name === "CNN" ? term(name) : name;
+      return el("span", {}, el("b", { class: color }, shown), ": ", label, ` at ${fixed(scores[best])}`);
     };
     this.#predictions.replaceChildren(line("capsules", "blue", capsules), cnn ? line("CNN", "red", cnn) : "");
   }

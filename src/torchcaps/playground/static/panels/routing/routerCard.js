@@ -2,11 +2,12 @@
 /** One router: a coupling map for each class, the votes in a plane, and two curves. */
 import { ratioColor } from "../../lib/colors.js";
 import { el, setAttributes, svg } from "../../lib/dom.js";
+import { term } from "../../lib/glossary.js";
 import { argmax, fixed, indices } from "../../lib/numbers.js";
 import { linePlot } from "../../lib/plot.js";
 
 /** Height of the plane divided by its width. */
-const ASPECT = 0.5;
+const ASPECT = 0.45;
 
 /** @typedef {{ button: HTMLButtonElement, cells: SVGRectElement[], bar: HTMLElement, number: HTMLElement }} ClassMap */
 
@@ -181,13 +182,13 @@ export class RouterCard {
       ...common,
       series: [{ values: entropy, color: "var(--c0)" }],
       yRange: [0, 1],
-      labels: { y: `entropy ${entropy[at].toFixed(3)} (1: uniform)` },
+      labels: { y: el("span", {}, term("entropy"), ` ${entropy[at].toFixed(3)} (1: uniform)`) },
       title: "Entropy of the coupling",
     });
     linePlot(this.#change, {
       ...common,
       series: [{ values: change, color: "var(--c2)" }],
-      labels: { y: `logit change ${change[at].toFixed(3)}` },
+      labels: { y: el("span", {}, term("logit"), ` change ${change[at].toFixed(3)}`) },
       title: "Change of the logits",
     });
   }

@@ -67,7 +67,7 @@ const DETAILS = {
 /** Outline of a whole beside that of its parts, as an SVG path. */
 /** @type {Partial<Record<Api.ToyWhole["name"], string>>} */
 const FRAMES = {
-  face: "M0 -1.55C1 -1.55 1.5 -0.8 1.45 0.1C1.4 1 0.75 1.75 0 1.75C-0.75 1.75 -1.4 1 -1.45 0.1C-1.5 -0.8 -1 -1.55 0 -1.55Z",
+  face: "M0 -1.5C1 -1.5 1.5 -0.8 1.4 0.1C1.3 1 0.7 1.7 0 1.7C-0.7 1.7 -1.3 1 -1.4 0.1C-1.5 -0.8 -1 -1.5 0 -1.5Z",
 };
 
 /**

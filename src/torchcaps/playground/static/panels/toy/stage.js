@@ -95,6 +95,15 @@ export class Stage {
     this.#showWholes(view.response);
   }
 
+  /**
+   * Put a part on top of the others, so that it can be dragged where they cover it.
+   *
+   * @param {number} n
+   */
+  raisePart(n) {
+    this.#partLayer.append(this.#parts[n].group);
+  }
+
   /** @param {number} n */
   focusPart(n) {
     this.#parts[n]?.group.focus({ preventScroll: true });
