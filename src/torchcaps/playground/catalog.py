@@ -29,7 +29,7 @@ class NetworkInfo(BaseModel):
 
 
 class NetworkCatalog:
-    """The first network, and the pretrained ones that need no download; these are opened when they are asked for.
+    """The first network, and the pretrained ones that need no download; these are opened on their first request.
 
     Args:
         first: The network that the playground was started with.

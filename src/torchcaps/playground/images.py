@@ -98,6 +98,9 @@ class ColourBitmap(RequestModel):
 
         Shape:
             returns [1, C, H, W], floats in [0, 1].
+
+        Returns:
+            The image.
         """
         from PIL import Image
 

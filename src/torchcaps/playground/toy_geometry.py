@@ -44,23 +44,22 @@ class Part(NamedTuple):
     pose: PlanePose
 
 
-_HOUSE: dict[PartKind, PlanePose] = {
-    "triangle": PlanePose(0, -0.5, 0, 1),
-    "rectangle": PlanePose(0, 0.55, 0, 1),
-    "door": PlanePose(0.45, 0.72, 0, 1),
-    "window": PlanePose(-0.4, 0.5, 0, 1),
-}
 # Pose of each part in the frame of each whole. A rectangle has the same outline upside down: the third whole uses that.
 PLACES: dict[WholeName, dict[PartKind, PlanePose]] = {
-    "house": _HOUSE,
+    "house": {
+        "triangle": PlanePose(0, -0.5, 0, 1),
+        "rectangle": PlanePose(0, 0.55, 0, 1),
+        "door": PlanePose(0.45, 0.72, 0, 1),
+        "window": PlanePose(-0.4, 0.5, 0, 1),
+    },
     "boat": {
         "triangle": PlanePose(-0.3, -0.7, -90, 0.9),
         "rectangle": PlanePose(0, 0.9, 0, 1),
         "door": PlanePose(0.55, 0.13, 0, 0.85),
         "window": PlanePose(-0.35, 0.9, 45, 0.9),
     },
-    "upside-down house": _HOUSE
-    | {
+    "upside-down house": {
+        "triangle": PlanePose(0, -0.5, 0, 1),
         "rectangle": PlanePose(0, 0.55, 180, 1),
         "door": PlanePose(-0.45, 0.72, 0, 1),
         "window": PlanePose(0.4, 0.5, 0, 1),
@@ -88,7 +87,7 @@ def wholes_of(kinds: set[PartKind], *, upside_down: bool = False) -> tuple[Whole
         >>> wholes_of({"triangle", "door"}), wholes_of({"triangle", "nose"})
         (('house', 'boat'), ())
     """
-    wholes = (whole for whole, places in PLACES.items() if kinds <= set(places))
+    wholes: list[WholeName] = [whole for whole, places in PLACES.items() if kinds <= set(places)]
     return tuple(whole for whole in wholes if upside_down or whole != "upside-down house")
 
 
@@ -191,7 +190,7 @@ def vote_parameters(parts: list[Part], wholes: tuple[WholeName, ...]) -> Tensor:
     Returns:
         Pose parameters of each vote.
     """
-    kinds = {part.kind for part in parts}
+    kinds: set[PartKind] = {part.kind for part in parts}
     weight = {kind: torch.stack([matrix(PLACES[whole][kind]).inverse() for whole in wholes]) for kind in kinds}
     return pose_parameters(torch.stack([matrix(part.pose) @ weight[part.kind] for part in parts]))  # [I, J, 4]
 

@@ -19,9 +19,9 @@ const LARGE_OFFSET = 0.2;
 export const panel = {
   title: "Pose",
   hint: (info) =>
-    `Each [[dimension]] of the predicted [[class capsule]] changes one property of its ${info.digits ? "digit" : ` +
-    ""image"}: move a slider, or click an image of the grid. Or transform the input itself: while it is " +
-    "recognised, the [[length]] stays and the [[pose]] changes.",
+    "Each [[dimension]] of the predicted [[class capsule]] changes one property of its " +
+    `${info.digits ? "digit" : "image"}: move a slider, or click an image of the grid. Or transform the input ` +
+    "itself: while it is recognised, the [[length]] stays and the [[pose]] changes.",
   mount: (root, app) => new PosePanel(root, app),
 };
 

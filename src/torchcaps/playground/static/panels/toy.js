@@ -23,7 +23,7 @@ const VOTES = { all: "All", selected: "Of the selected part", none: "None" };
 const KEYS_HINT =
   "Drag a part, or its ring to turn it. Keys on a part: arrows move, q and e turn, + and − scale, Delete removes; " +
   "Shift makes larger steps.";
-/** Activation above which a whole is there, and coupling below which a part has left. */
+/** Activation above which a whole is there. */
 const THERE = 0.5;
 
 /** @type {import("../app.js").Panel} */
@@ -44,9 +44,8 @@ class ToyPanel {
   /** @type {Part[]} */
   #parts = [];
   #selected = 0;
-  /** Counts additions and removals: a response for another set of parts is not shown. */
+  /** Counts additions and removals, and loaded scenes: an outdated response is not shown. */
   #generation = 0;
-  /** Counts loaded scenes: a scene that arrives after another choice is not shown. */
   #loads = 0;
   /** @type {{ generation: number, response: Api.ToyResponse } | null} */
   #routed = null;
@@ -72,10 +71,7 @@ class ToyPanel {
   });
   #check = el("label", { class: "row check" }, this.#upsideDown, "Upside-down house");
   #stepper = new Stepper(() => this.#showIteration());
-  #readout = new Readout((n) => {
-    this.#stage.raisePart(n);
-    this.#select(n);
-  });
+  #readout = new Readout((n) => this.#select(n, true));
 
   /**
    * @param {HTMLElement} root
@@ -258,8 +254,12 @@ class ToyPanel {
     this.#stage.focusPart(this.#selected);
   }
 
-  /** @param {number} n */
-  #select(n) {
+  /**
+   * @param {number} n
+   * @param {boolean} [raise] Whether to put the part on top of the others.
+   */
+  #select(n, raise = false) {
+    if (raise) this.#stage.raisePart(n);
     this.#selected = n;
     this.#state.set("toy.selected", n || null);
     this.#show();
@@ -299,12 +299,10 @@ class ToyPanel {
 
   /** Show what the address names. */
   #restore() {
-    const names = /** @type {SceneName[]} */ (Object.keys(SCENES));
-    const routings = /** @type {Routing[]} */ (Object.keys(ROUTINGS));
-    const scene = this.#state.choice("toy.scene", names, "both");
+    const scene = this.#state.choice("toy.scene", /** @type {SceneName[]} */ (Object.keys(SCENES)), "both");
     this.#scene.value = scene;
-    this.#routing.value = this.#state.choice("toy.routing", routings, "em");
-    this.#votes.value = this.#state.choice("toy.votes", /** @type {Votes[]} */ (Object.keys(VOTES)), "all");
+    this.#routing.value = this.#state.choice("toy.routing", Object.keys(ROUTINGS), "em");
+    this.#votes.value = this.#state.choice("toy.votes", Object.keys(VOTES), "all");
     const stored = this.#state.get("toy.upsideDown");
     const upsideDown = typeof stored === "boolean" ? stored : undefined;
     this.#upsideDown.checked = upsideDown ?? false;

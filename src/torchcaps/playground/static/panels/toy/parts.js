@@ -54,7 +54,7 @@ export function limitPart({ kind, x, y, angle, size }, limits) {
 }
 
 /**
- * Parts as text: the letter of the kind, x and y in hundredths, the angle in tenths of a degree, the size in hundredths.
+ * Parts as text: the letter of the kind, x and y in hundredths, the angle in tenths of a degree, size in hundredths.
  *
  * @param {Part[]} parts
  */

@@ -16,7 +16,7 @@ export const SCENES = {
   },
   stray: {
     text: "A house and a stray part",
-    lesson: "The stray triangle agrees with nobody. It goes to [[no whole]].",
+    lesson: "The stray triangle agrees with no other vote. It goes to [[no whole]].",
   },
   crowded: {
     text: "A crowded scene",
