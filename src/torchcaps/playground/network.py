@@ -18,7 +18,7 @@ from torchcaps import train
 from torchcaps.data import ImageDataset, InMemoryDataset, load_data, to_float
 from torchcaps.data.transforms import shift
 from torchcaps.errors import ConfigError
-from torchcaps.evaluation.pretrained_data import pretrained_data
+from torchcaps.evaluation.pretrained_data import download_weights, pretrained_data
 from torchcaps.models import ImageModel, ModelCard, create_model, list_pretrained, pretrained_card
 from torchcaps.playground.images import (
     FILL,
@@ -226,8 +226,8 @@ def has_default() -> bool:
 
 
 def is_playable(card: ModelCard) -> bool:
-    """Whether pretrained weights can be shown without further files: capsules, and bundled images."""
-    return card.data["name"] in BUNDLED_DATA and not card.model.startswith("cnn")
+    """Whether pretrained weights can be shown without a download: capsules, and bundled images."""
+    return card.weights.is_file() and card.data["name"] in BUNDLED_DATA and not card.model.startswith("cnn")
 
 
 def pretrained_network(name: str) -> PlaygroundNetwork:
@@ -243,7 +243,7 @@ def pretrained_network(name: str) -> PlaygroundNetwork:
         The network; for single digits with the pretrained CNN, if it is installed.
 
     Raises:
-        DataError: If the data set is not bundled and not available.
+        DataError: If the weights or the data set are neither bundled nor available.
         UnknownNameError: If there are no weights of this name.
 
     Example:
@@ -251,6 +251,7 @@ def pretrained_network(name: str) -> PlaygroundNetwork:
         2
     """
     card = pretrained_card(name)
+    download_weights(name)
     model = create_model(card.model, pretrained=card.name)
     digits = card.data["name"] in BUNDLED_DATA
     data = load_data("digits", "test") if digits else pretrained_data(card)
