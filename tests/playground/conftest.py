@@ -89,7 +89,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any, url: str) -> Iterator[Any]:
     """A page of the playground; a console error, a page error or a request to another host fails the test."""
-    context = browser.new_context(base_url=url, viewport={"width": 1180, "height": 860})
+    context = browser.new_context(base_url=url, viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.set_default_timeout(15_000)
     wrong: list[str] = []

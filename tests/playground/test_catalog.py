@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from raising import raises_about
+from torchcaps.data import InMemoryDataset
 from torchcaps.errors import UnknownNameError
+from torchcaps.models import create_model
 from torchcaps.playground import PlaygroundNetwork
 from torchcaps.playground.catalog import NetworkCatalog
-from torchcaps.playground.images import ColourBitmap, UploadSource
+from torchcaps.playground.images import ColourBitmap, SampleSource, UploadSource
 from torchcaps.playground.measures import changed_by_routing, receptive_fields, reconstruction_quality
 from torchcaps.playground.network import pretrained_network
 
-from .conftest import unpack
+from .conftest import start, unpack
 from .pages import opened, until
 
 
@@ -58,8 +60,6 @@ def test_ink_on_paper_becomes_a_digit(ask: Any) -> None:
 
 
 def test_colour_network_of_another_size() -> None:
-    from torchcaps.data import InMemoryDataset
-    from torchcaps.models import create_model
     from torchcaps.playground.draw import DrawRequest, predict
     from torchcaps.playground.pose import PoseRequest, find_pose
     from torchcaps.playground.routing import TraceRequest, trace
@@ -78,6 +78,48 @@ def test_colour_network_of_another_size() -> None:
     assert len(find_pose(PoseRequest(source=source), own).pose) == 16
     traced = trace(TraceRequest(source=source), own)
     assert traced.rows * traced.columns == len(traced.fields)
+
+
+def test_calibrated_probabilities(network: PlaygroundNetwork) -> None:
+    import copy
+    from dataclasses import replace
+
+    from torchcaps.playground.draw import DrawRequest, predict
+
+    body = DrawRequest(source=SampleSource(sample=3))
+    assert predict(body, network).probabilities is None
+    model = copy.deepcopy(network.model)
+    model.temperature = 0.5
+    sharp = predict(body, replace(network, model=model)).probabilities
+    assert sharp is not None
+    assert sum(sharp) == pytest.approx(1)
+    shares = torch.tensor(predict(body, network).activations).square()
+    torch.testing.assert_close(torch.tensor(sharp), shares / shares.sum(), atol=1e-4, rtol=0)
+
+
+def test_page_of_own_classes(browser: Any) -> None:
+    """A network of colour images: no word of digits, the user's classes in the hint, and everything is shown."""
+    images = torch.randint(60, 255, (40, 3, 32, 40), dtype=torch.uint8)
+    data = InMemoryDataset("own", "test", images, torch.arange(40) % 2, ("cat", "dog"), "here")
+    with torch.random.fork_rng():
+        model = create_model("capsnet_small", (3, 32, 40), 2).eval()
+    model.temperature = 0.7
+    errors: list[str] = []
+    for address in start(PlaygroundNetwork("pets", "capsnet_small on pets", model, data)):
+        page = browser.new_page(base_url=address, viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        opened(page, 'panel="draw"')
+        page.wait_for_selector(".class.first")
+        assert "cat" in page.locator("#hint").inner_text()
+        assert not page.locator("#one").is_visible()
+        assert "calibrated" in page.locator(".certainty").inner_text()
+        assert page.locator(".summary canvas").first.evaluate("canvas => [canvas.width, canvas.height]") == [40, 32]
+        for panel in ("draw", "pose", "routing"):
+            opened(page, f'panel="{panel}"')
+            assert "digit" not in page.locator("#panel").inner_text() + page.locator("#hint").inner_text()
+            assert page.locator("#status").inner_text() == ""
+        assert errors == []
+        page.close()
 
 
 @pytest.mark.parametrize("change", [{"width": 0}, {"width": 225}, {"pixels": "AAAA"}, {"pixels": "?"}, {"more": 1}])

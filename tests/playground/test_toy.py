@@ -214,7 +214,7 @@ def hint_holds(page: Any, n: int, *, has_boat: bool) -> bool:
 
 def centre_of_part(page: Any, n: int) -> tuple[float, float]:
     """A place on the page where a part is on top."""
-    box = page.locator(".part").nth(n).locator(".tag").bounding_box()
+    box = page.locator(f"[data-part='{n}'] .tag").bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 

@@ -177,6 +177,12 @@ export class RouterCard {
    * @param {number} at
    */
   #updateCurves({ entropy, change }, at) {
+    this.#change.hidden = entropy.length < 2;
+    if (entropy.length < 2) {
+      const text = ` of the coupling ${entropy[0].toFixed(3)} (1: uniform), in one iteration`;
+      this.#entropy.replaceChildren(el("p", { class: "plot-name" }, term("entropy"), text));
+      return;
+    }
     const common = { x: indices(entropy.length).map((n) => n + 1), mark: at + 1, height: 84 };
     linePlot(this.#entropy, {
       ...common,

@@ -141,6 +141,7 @@ export class Stage {
       "g",
       {
         class: "part",
+        "data-part": n,
         tabindex: 0,
         role: "button",
         onpointerdown: (/** @type {PointerEvent} */ event) => this.#startDrag(event, n, false),
