@@ -205,7 +205,7 @@ def test_choose_and_draw_two_digits(page: Any) -> None:
     opened(page, 'panel="draw"&network="multimnist"')
     page.click('[data-sample="4"]')
     page.click('[data-sample="8"]')
-    page.wait_for_load_state("networkidle")
+    until(page, lambda: sorted(page.locator("#verdict").inner_text().split(" + ")) == ["4", "8"])
     assert page.locator('.strip [aria-pressed="true"]').count() == 2
     names = [page.locator(f".summary .{colour}").inner_text() for colour in ("red", "green")]
     assert sorted(names) == ["4", "8"]

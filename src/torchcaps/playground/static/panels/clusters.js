@@ -34,8 +34,8 @@ export const panel = {
   hint: () =>
     "Every point is a [[part]] that [[vote|votes]] for its own position, and every [[cluster]] is a [[whole]]: " +
     "step through the iterations of [[EM]] or [[k-means]], and see the ellipses move to the groups. Add an " +
-    "outlier, use more clusters than groups, or start with uniform [[logit|logits]], and watch the " +
-    "[[activation|activations]].",
+    "outlier, use more clusters than groups, change the [[temperature]], or start with uniform [[logit|logits]], " +
+    "and watch the [[activation|activations]].",
   mount: (root, app) => new ClustersPanel(root, app),
 };
 

@@ -134,7 +134,7 @@ export class TransformSection {
     const line = (/** @type {string} */ name, /** @type {string} */ color, /** @type {number[]} */ scores) => {
       const best = argmax(scores);
       const label = el("b", {}, this.#app.info.classes[best]);
-      const shown = name === "CNN" ? term(name) : name;
+      const shown = name === "CNN" ? term("CNN") : name;
       return el("span", {}, el("b", { class: color }, shown), ": ", label, ` at ${fixed(scores[best])}`);
     };
     this.#predictions.replaceChildren(line("capsules", "blue", capsules), cnn ? line("CNN", "red", cnn) : "");

@@ -25,8 +25,8 @@ export const SCENES = {
   "two houses": {
     text: "Two houses",
     lesson:
-      "There is one house [[capsule]], and it has one [[pose]]: it cannot hold both. EM keeps one, dynamic routing " +
-      "mixes both into a house between them.",
+      "There is one house [[capsule]], and it has one [[pose]]: it cannot hold both. EM keeps one, " +
+      "[[dynamic routing]] mixes both into a house between them.",
   },
   "upside-down": {
     text: "The upside-down house",
