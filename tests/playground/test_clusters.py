@@ -334,5 +334,6 @@ def test_docs_screenshots(page: Any, picture: Any) -> None:
     choose(page, "Points to begin with", "stretched")
     choose(page, "Covariance", "full")
     page.locator("[data-choice=seed] input").fill("1")
+    page.locator(".panel-clusters .stepper input").fill("19")
     until(page, lambda: len(activations(page)) == 2 and min(activations(page)) > 0.7)
     picture("clusters-stretched")

@@ -8,7 +8,7 @@ import pytest
 
 from torchcaps.playground.server import PANELS
 
-from .pages import BACK, FORWARD, READY, SEVEN, changes, opened, pixels, stroke
+from .pages import BACK, FORWARD, READY, SEVEN, changes, opened, pixels, stroke, until
 
 
 def test_tabs_and_hints(page: Any) -> None:
@@ -89,11 +89,11 @@ def test_transform_curves(page: Any) -> None:
 
 
 def test_routing_stepper(page: Any, picture: Any) -> None:
-    opened(page, 'panel="routing"&input=5')
+    page.goto("about:blank")
+    page.goto('/#panel="routing"&input=5')
     count = page.locator(".stepper output")
     # It opens on the first iteration, and plays once.
-    page.reload()
-    page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 1 / 3'")
+    until(page, lambda: count.is_visible() and count.inner_text() == "iteration 1 / 3")
     page.wait_for_function("() => document.querySelector('.stepper output').textContent === 'iteration 3 / 3'")
     assert page.locator(FORWARD).is_disabled()
     fills = "[...document.querySelectorAll('.dots circle')].map(dot => dot.getAttribute('fill')).join(';')"

@@ -186,7 +186,9 @@ DRAG_GRID = [(-2.0, -1.0), (1.5, -1.5)]
 
 
 @pytest.mark.parametrize("routing", get_args(ToyRouting))
-@pytest.mark.parametrize("scene", ["both", "crowded", "stray", "upside-down"])
+@pytest.mark.parametrize(
+    "scene", ["both", *(pytest.param(name, marks=pytest.mark.slow) for name in ("crowded", "stray", "upside-down"))]
+)
 def test_hint_holds_on_the_page(page: Any, scene: str, routing: str) -> None:
     """Drag every part of the house over a grid: it leaves, the others stay, and the boat is untouched."""
     open_toy(page, scene, routing)
@@ -243,10 +245,10 @@ def test_two_houses(page: Any) -> None:
 
 
 def test_scene_plays_once(page: Any) -> None:
+    page.goto("about:blank")
     page.goto("/#panel=%22toy%22")
-    page.reload()
     text = page.locator(".panel-toy .stepper output")
-    until(page, lambda: text.inner_text() == "iteration 1 / 8")
+    until(page, lambda: text.is_visible() and text.inner_text() == "iteration 1 / 8")
     until(page, lambda: text.inner_text() == "iteration 8 / 8")
     page.wait_for_timeout(1500)
     assert text.inner_text() == "iteration 8 / 8"

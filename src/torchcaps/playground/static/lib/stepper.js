@@ -3,8 +3,9 @@
 import { el, hasModifier } from "./dom.js";
 import { clamp } from "./numbers.js";
 
-/** Milliseconds between two iterations while playing. */
+/** Milliseconds between two iterations while playing, and for all of them together. */
 const INTERVAL = 600;
+const MAX_DURATION = 5000;
 const stillQuery = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Stepper {
@@ -91,10 +92,13 @@ export class Stepper {
   #start() {
     clearInterval(this.#timer);
     if (this.isAtEnd) this.#show(0);
-    this.#timer = setInterval(() => {
-      this.#show(this.#at + 1);
-      if (this.isAtEnd) this.stop();
-    }, INTERVAL);
+    this.#timer = setInterval(
+      () => {
+        this.#show(this.#at + 1);
+        if (this.isAtEnd) this.stop();
+      },
+      Math.min(INTERVAL, MAX_DURATION / this.#count),
+    );
     this.#render();
   }
 
