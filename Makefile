@@ -11,7 +11,7 @@ SANITIZED ?= tests/ops/test_native.py tests/ops/test_operators.py tests/ops/dyna
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp
 
-.PHONY: demo test js golden sanitize aarch64 chaos fuzz attack docs dist lock clean chromium
+.PHONY: demo test js golden sanitize aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -85,6 +85,10 @@ chromium:
 docs: $(VENV)/ready
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "docs/_build/index.html"
+
+# The tutorials as notebooks, with their results.
+notebooks: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/run_tutorials.py
 
 # The packages of constraints.txt, each held to its hash; scripts/lock_requirements.py writes them. The hashes are those of
 # Linux on x86-64 with Python 3.11. Elsewhere, LOCKED="-c FILE '.[dev,docs,play]'" with a file of versions only.

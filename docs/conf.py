@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ project = "torchcaps"
 project_copyright = "the torchcaps contributors"
 version = release = installed("torchcaps")
 extensions = [
+    "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -28,11 +30,23 @@ napoleon_custom_sections = ["Shape"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "signature"
+# Methods of Lightning have docstrings in another style.
+autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autosummary_generate = False
 exclude_patterns = ["_build"]
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "torchcaps"
+# Code of 120 columns fits; furo has a light and a dark mode, and a search.
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+_project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+html_theme_options = {
+    "source_repository": _project["urls"]["Repository"],
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
 
 
 def escape_markup(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

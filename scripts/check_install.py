@@ -21,7 +21,7 @@ from typing import Any
 from make_sbom import closure
 
 ROOT = Path(__file__).parents[1]
-TRAIN = "import torchcaps as tc; tc.train.load_recipe('digits')"
+TRAIN = "import torchcaps as tc; tc.train.fit"
 
 
 def build(folder: Path, *, compiler: bool) -> Path:

@@ -42,7 +42,9 @@ HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
 )
-# Rows of the reproductions in the README: reproduction, network, column.
+BENCHMARK = ROOT / "benchmarks" / "results" / "dynamic.json"
+DIGIT_CAPS = {"batch": 128, "children": 1152, "parents": 10, "iters": 3}
+# Rows of the reproductions on the page of results: reproduction, network, column.
 HEADLINES = (
     ("mnist_efficient", "Branched CapsNet", "error"),
     ("mnist_efficient", "Residual CapsNet", "error"),
@@ -189,7 +191,7 @@ def merge(old: ReproductionResult, new: ReproductionResult) -> ReproductionResul
     return replace(new, rows=rows, status=status, figures={**old.figures, **new.figures})
 
 
-def speed(file: Path = ROOT / "benchmarks" / "results" / "dynamic.json") -> str:
+def speed(file: Path = BENCHMARK) -> str:
     """Return the benchmark of the DigitCaps layer in Markdown."""
     head, *lines = summary(read_result(file))
     rule = ["---", *("---:" for _ in head[1:])]
@@ -344,13 +346,63 @@ def serving(file: Path = ROOT / "results" / "serving.json") -> str:
     return "\n".join([*lines, "", *notes])
 
 
+def highlights(folder: Path = ROOT / "results") -> str:
+    """Return three measured sentences for the README."""
+    layer = {row["candidate"]: row for row in json.loads(BENCHMARK.read_text())["rows"] if row["point"] == DIGIT_CAPS}
+    times = [1000 * layer[name]["times"]["forward+backward"]["min"] for name in ("fused", "reference")]
+    memory = [layer[name]["memory"]["forward+backward"] for name in ("fused", "reference")]
+    pairs = {
+        row.label: row.columns for row in read_json(ReproductionResult, folder / "reproduce-digit_pairs.json").rows
+    }
+    capsules, control = (
+        format_statistic(pairs[label]["both correct"], 1)
+        for label in ("Capsules, k-means routing", "CNN with global average pooling")
+    )
+    digits = json.loads((folder / "digits.json").read_text())["runs"]
+    accuracy = format_statistic(summarize(run["results"]["test_accuracy"] for run in digits), 2, 100)
+    minutes = sum(run["seconds"] for run in digits) / len(digits) / 60
+    return "\n".join(
+        (
+            f"- **Speed.** The class layer of the paper, forward and backward at batch 128: {times[0]:.0f} ms and "
+            f"{memory[0]:.0f} MB fused, {times[1]:.0f} ms and {memory[1]:.0f} MB in PyTorch "
+            "([benchmarks](docs/benchmarks.md)).",
+            f"- **Two digits side by side, after training on single ones.** Both correct: {capsules} % with capsules, "
+            f"{control} % with a CNN ([reproductions](docs/reproductions.md)).",
+            f"- **`torchcaps train`.** {accuracy} % on the test set of the bundled digits, {len(digits)} seeds, "
+            f"{minutes:.1f} minutes each on two cores ([results](docs/results.md)).",
+        )
+    )
+
+
+def choice(folder: Path = ROOT / "results") -> str:
+    """Return the routers with their accuracy on digits and on affine digits, their memory and whether they matter."""
+    digits, moved = (read_json(Comparison, folder / f"compare-{name}.json") for name in ("digits", "translated_mnist"))
+    (test,) = moved.tests
+    lines = [
+        "| router | digits, accuracy % | translated | affine | changed % | training step, MB |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    by_router = {row.router: row for row in moved.rows}
+    for row in digits.rows:
+        other = by_router[row.router]
+        cells = [
+            *(format_statistic(value, 1, 100) for value in (row.test_accuracy, other.test_accuracy, other.tests[test])),
+            format_statistic(other.changed, 1, 100),
+            f"{other.memory_mb:.0f}",
+        ]
+        lines.append(f"| `{row.router}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"headlines": headlines, "results": results, "speed": speed},
+    "README.md": {"highlights": highlights},
     "docs/comparison.md": {"comparison": comparison},
+    "docs/howto/which_model.md": {"choice": choice},
     "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
     "docs/serving.md": {"serving": serving},
+    "docs/results.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/security.md": {"fuzzing": fuzzing, "attack": attacked, "bombs": bombs},
     "docs/training.md": {"faults": faults},
 }

@@ -11,6 +11,7 @@ def test_readme_starts_with_code() -> None:
     text = README.read_text()
     first = BLOCK.search(text)
     assert first is not None, "README.md: expected a block of python"
+    assert text.count("\n") < 120
     assert text[: first.end()].count("\n") < 25
     assert 5 <= first[1].count("\n") <= 12
 

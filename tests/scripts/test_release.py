@@ -19,6 +19,8 @@ from types import ModuleType
 import pytest
 from packaging.requirements import Requirement
 
+import torchcaps
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
@@ -65,6 +67,11 @@ def test_address_of_the_project_is_written_once() -> None:
         if f"{owner}/torchcaps" in (ROOT / name).read_text(encoding="utf-8")
     ]
     assert found == ["pyproject.toml"]
+
+
+def test_version_is_the_same_everywhere() -> None:
+    assert torchcaps.__version__ == VERSION
+    assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_lowest_versions_are_those_of_the_project(scripts) -> None:

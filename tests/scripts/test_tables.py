@@ -65,7 +65,7 @@ def test_comparison_figures_are_up_to_date(file, tmp_path):
 
 
 def test_missing_marks():
-    with pytest.raises(ValueError, match=r"README\.md: .*<!-- headlines"):
+    with pytest.raises(ValueError, match=r"README\.md: .*<!-- highlights"):
         script("make_tables").update("no marks")
     with pytest.raises(ValueError, match=r"docs/comparison\.md: .*<!-- comparison"):
         script("make_tables").update("no marks", "docs/comparison.md")

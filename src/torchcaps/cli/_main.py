@@ -162,7 +162,8 @@ environment:
   TORCHCAPS_API_KEY  key that requests to `torchcaps serve` must carry
   NO_COLOR           no colours
 
-exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM
+exit codes: 0 success, 1 unexpected error, 2 invalid argument or input, 3 some files could not be read, 130 Ctrl-C,
+            141 closed pipe, 143 SIGTERM
 
 examples:
   torchcaps train                                       # train a small network on digits, write a report

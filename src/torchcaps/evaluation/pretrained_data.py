@@ -33,7 +33,7 @@ def download_weights(name: str) -> Path:
         return card.weights
     # The address of the project, which is written in pyproject.toml alone.
     urls = [url.split(", ", 1) for url in metadata.metadata("torchcaps").get_all("Project-URL", [])]
-    releases = f"{dict(urls)['Repository']}/releases"
+    releases = f"{dict(urls).get('Repository', '')}/releases"
     mirror = f"{releases}/download/v{metadata.version('torchcaps')}/"
     return download_file(card.weights.name, CACHE, mirror, sha256=card.sha256 or "", home=releases)
 
