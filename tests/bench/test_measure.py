@@ -78,7 +78,7 @@ def test_time_limit(toy, clock, seconds, rounds):
 def test_peak_memory_is_rise_of_rss(monkeypatch):
     resident = iter([100_000_000, 103_000_000, 101_000_000, 101_500_000])
     events: list[object] = []
-    monkeypatch.setattr(measure, "_resident", lambda **options: events.append(options) or next(resident))
+    monkeypatch.setattr(measure, "resident_memory", lambda **options: events.append(options) or next(resident))
 
     def prepare(point):
         return {name: lambda name=name: events.append((name, point["batch"])) for name in ("one", "two")}
@@ -91,8 +91,8 @@ def test_peak_memory_is_rise_of_rss(monkeypatch):
 
 def test_resident_memory_of_this_process():
     tensor = torch.ones(1_000_000)
-    now = measure._resident(reset=True)
-    assert tensor.nbytes < now <= measure._resident(peak=True)
+    now = measure.resident_memory(reset=True)
+    assert tensor.nbytes < now <= measure.resident_memory(peak=True)
 
 
 def test_memory_is_measured_in_a_new_process():

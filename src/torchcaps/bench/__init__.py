@@ -4,6 +4,8 @@ from torchcaps.bench import capsnet, dynamic, em, grids, loading, routers
 from torchcaps.bench._case import CASES, Candidate, Case, one_axis_sweep
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result
+from torchcaps.bench.scaling import run_scaling
+from torchcaps.bench.scaling_page import render_scaling, scaling_summary
 
 __all__ = [
     "CASES",
@@ -17,8 +19,11 @@ __all__ = [
     "one_axis_sweep",
     "read_result",
     "render",
+    "render_scaling",
     "routers",
     "run_case",
+    "run_scaling",
+    "scaling_summary",
     "summary",
     "write_result",
 ]

@@ -75,7 +75,7 @@ def measure_memory(name: str, candidate: str, point: Point) -> dict[str, float] 
     return in_own_process("torchcaps.bench.measure", name, candidate, json.dumps(dict(point)))
 
 
-def in_own_process(module: str, *arguments: str) -> dict[str, float] | str:
+def in_own_process(module: str, *arguments: str) -> dict[str, Any] | str:
     """Run a module in a new process; return the JSON of its last line, or the reason of a failure."""
     command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
@@ -99,10 +99,10 @@ def peak_memory(candidate: Candidate, point: Point) -> dict[str, float]:
         if candidate.compiled:
             call()
         gc.collect()
-        _trim()
-        before = _resident(reset=True)
+        trim_memory()
+        before = resident_memory(reset=True)
         call()
-        peaks[task] = (_resident(peak=True) - before) / 1e6
+        peaks[task] = (resident_memory(peak=True) - before) / 1e6
     return peaks
 
 
@@ -151,7 +151,7 @@ def _summary(times: list[float]) -> dict[str, float]:
     return {"min": min(times), "median": statistics.median(times), "rounds": len(times)}
 
 
-def _resident(*, peak: bool = False, reset: bool = False) -> int:
+def resident_memory(*, peak: bool = False, reset: bool = False) -> int:
     """Return the resident memory in bytes, or its peak since the last reset (outside Linux since the start)."""
     status = Path("/proc/self/status")
     if not status.exists():
@@ -166,7 +166,7 @@ def _resident(*, peak: bool = False, reset: bool = False) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
-def _trim() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system, so that it does not count as used (glibc only)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from torchcaps.cli._output import Output
 
 RESULTS = Path("benchmarks") / "results"
+# Not one benchmark among others: it compares sizes, not candidates, and has a page of its own.
+SCALING = "scaling"
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all), or scaling")
     parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {RESULTS}; --quick writes none)"
@@ -29,6 +31,8 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     from torchcaps.bench import CASES, read_result, render, run_case, summary, write_result
 
+    if args.names == [SCALING]:
+        return _scaling(args, out)
     names = args.names or CASES.names()
     # Names are checked before the first benchmark runs.
     _ = [CASES[name] for name in names]
@@ -58,6 +62,29 @@ def _run(args: Namespace, out: Output) -> int:
     return 0
 
 
+def _scaling(args: Namespace, out: Output) -> int:
+    """Measure how cost grows, or write its page."""
+    from torchcaps.bench import read_result, render_scaling, run_scaling, scaling_summary, write_result
+
+    if args.render is not None:
+        if args.quick:
+            raise ConfigError("--quick: expected without --render, got both")
+        written = render_scaling(read_result((args.out or RESULTS) / f"{SCALING}.json"), args.render)
+        out.document({"written": written})
+        out.say("\n".join(map(str, written)))
+        return 0
+    with out.progress(SCALING) as progress, out.stdout_kept():
+        result = run_scaling(quick=args.quick, progress=progress)
+    header, *lines = scaling_summary(result)
+    out.say(result["title"], style="bold")
+    out.table(header, lines)
+    folder = args.out if args.quick else args.out or RESULTS
+    if folder is not None:
+        out.say(f"written to {write_result(result, folder)}")
+    out.document({"results": [result]})
+    return 0
+
+
 VERB = Verb(
     name="bench",
     summary="measure speed and memory beside the usual implementations",
@@ -68,6 +95,8 @@ VERB = Verb(
         ("torchcaps bench --quick", "a first impression in a minute"),
         ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
         ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
+        ("torchcaps bench scaling", "how time and memory of every router grow, and what ImageNet would cost"),
+        ("torchcaps bench scaling --render docs", "its page, docs/scaling.md, from the result"),
     ),
     configure=_configure,
     run=_run,

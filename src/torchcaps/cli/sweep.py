@@ -41,7 +41,6 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--no-pruning", action="store_true", help="train every trial to its end")
     add_submit(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="the folder (default: runs/sweep-RECIPE)")
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def _run(args: Namespace, out: Output) -> int:
