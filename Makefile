@@ -4,14 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 # The tests that `make sanitize` and `make aarch64` run.
-SANITIZED ?= tests/ops/test_native.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
+SANITIZED ?= tests/ops/test_native.py tests/ops/test_extreme_calls.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
   tests/ops/kmeans/test_cpu.py tests/ops/attention/test_cpu.py tests/ops/self_attention/test_cpu.py \
   tests/ops/self_routing/test_cpu.py tests/ops/test_gaussian.py
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp
 
-.PHONY: demo test js golden sanitize aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
+.PHONY: demo test js golden sanitize tsan aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -41,11 +41,22 @@ sanitize: $(VENV)/ready
 	rm -f build/sanitize/report.*
 	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
 	  -DTORCHCAPS_OUTPUT=$(CURDIR)/build/sanitize/torchcaps
-	cmake --build build/sanitize
+	cmake --build build/sanitize --parallel 2
 	TORCHCAPS_LIBRARY=$(CURDIR)/build/sanitize/torchcaps \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize/report UBSAN_OPTIONS=print_stacktrace=1 \
-	  OMP_NUM_THREADS=1 $(BIN)/pytest -p no:cacheprovider $(SANITIZED) || { cat build/sanitize/report.* 2>/dev/null; exit 1; }
+	  OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:cacheprovider $(SANITIZED) || { cat build/sanitize/report.* 2>/dev/null; exit 1; }
+	@! grep -s "ERROR: \|runtime error" build/sanitize/report.*
+
+# Every kernel call of a layer of every router, made by three callers at once with four threads each, with
+# ThreadSanitizer: a data race or another bit than with one thread fails.
+tsan: $(VENV)/ready
+	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=thread \
+	  -DTORCHCAPS_OUTPUT=$(CURDIR)/build/tsan/torchcaps
+	cmake --build build/tsan --parallel 2
+	$(CXX) -O1 -g -fsanitize=thread -std=c++17 -pthread -o build/tsan/replay scripts/replay/replay.cpp -ldl
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/replay/record_layers.py build/tsan/calls.bin
+	build/tsan/replay build/tsan/torchcaps/_kernels.so build/tsan/calls.bin
 
 # The kernels for 64-bit ARM, built by a cross compiler and run under qemu: the calls of the kernel tests are recorded on
 # this machine with the portable kernels, replayed there, and compared. On Debian: apt-get install g++-aarch64-linux-gnu
@@ -55,7 +66,7 @@ aarch64: $(VENV)/ready
 	cmake -S . -B build/aarch64 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=$(ARM)-g++ -DTORCHCAPS_OUTPUT=$(CURDIR)/build/aarch64/torchcaps
 	cmake --build build/aarch64
-	$(ARM)-g++ -O2 -std=c++17 -o build/aarch64/replay scripts/replay/replay.cpp -ldl
+	$(ARM)-g++ -O2 -std=c++17 -pthread -o build/aarch64/replay scripts/replay/replay.cpp -ldl
 	PYTHONPATH=scripts/replay TORCHCAPS_CALLS=build/aarch64/calls.bin TORCHCAPS_CPU=portable OMP_NUM_THREADS=1 \
 	  $(BIN)/pytest -p record_calls -p no:cacheprovider $(SANITIZED)
 	qemu-aarch64 -L /usr/$(ARM) build/aarch64/replay build/aarch64/torchcaps/_kernels.so build/aarch64/calls.bin

@@ -263,7 +263,8 @@ def faults(folder: Path = ROOT / "results") -> str:
     for name, row in result["faults"].items():
         cells = (name, *(str(row[column]) for column in ("injected", "equal", "refused", "failed")))
         lines.append(f"| {' | '.join(cells)} |")
-    about = f"Seed {result['seed']}, {result['minutes']:g} minutes, {machine['processor']}, torch {versions['torch']}."
+    seeds = f"Seed{'s' * (len(result['seeds']) > 1)} {' and '.join(map(str, result['seeds']))}"
+    about = f"{seeds}, {result['minutes']:g} minutes, {machine['processor']}, torch {versions['torch']}."
     return "\n".join([*lines, "", about])
 
 

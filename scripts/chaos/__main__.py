@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from pathlib import Path
+from typing import Any
 
 from _faults import faults, worker
 from _lab import BrokenError, Lab, MissedError
@@ -49,8 +50,11 @@ def _trials(root: Path, seed: int, end: float, only_workers: bool, outcomes: Que
             if time.monotonic() >= end:
                 break
             before = set(root.glob("trial-*"))
+            lab.strikes = 0
             try:
-                outcomes.put(Outcome(name, fault(lab)))
+                result = fault(lab)
+                for _ in range(1 + lab.strikes):
+                    outcomes.put(Outcome(name, result))
             except MissedError:
                 pass
             except Exception as error:
@@ -73,6 +77,23 @@ def _counts(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:
     return {name: {column: counts[name][column] for column in COLUMNS} for name in order}
 
 
+def _sum(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Add the counts of an earlier run; machine and versions are those of this one."""
+    names = [*sorted({*before["faults"], *now["faults"]} - {"all"}), "all"]
+    none = dict.fromkeys(COLUMNS, 0)
+    faults = {
+        name: {column: sum(each["faults"].get(name, none)[column] for each in (before, now)) for column in COLUMNS}
+        for name in names
+    }
+    return {
+        **now,
+        "seeds": [*before["seeds"], *now["seeds"]],
+        "minutes": round(before["minutes"] + now["minutes"], 1),
+        "faults": faults,
+        "failures": [*before["failures"], *now["failures"]],
+    }
+
+
 def _table(counts: dict[str, dict[str, int]]) -> str:
     width = max(map(len, counts))
     rows = [f"{'fault':<{width}}  {'injected':>9}  {'bit-equal':>9}  {'refused':>9}  {'failed':>9}"]
@@ -82,12 +103,13 @@ def _table(counts: dict[str, dict[str, int]]) -> str:
 
 def main() -> int:
     """Run the trials and print the table."""
-    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="make chaos", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long to inject faults (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: 0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts and every failure to this file")
+    parser.add_argument("--add", action="store_true", help="add to the counts that the file already has")
     parser.add_argument(
-        "--lanes", type=int, default=4, help="trials at one time; every fourth kills workers (default: 4)"
+        "--lanes", type=int, default=4, help="trials at one time; every second kills workers (default: 4)"
     )
     args = parser.parse_args()
     # Forked processes inherit what is imported here, so that a training starts in milliseconds.
@@ -107,7 +129,7 @@ def main() -> int:
     lanes = []
     for number in range(args.lanes):
         (root / str(number)).mkdir()
-        options = (root / str(number), args.seed * 1000 + number, end, number % 4 == 0, queue)
+        options = (root / str(number), args.seed * 1000 + number, end, number % 2 == 0, queue)
         lanes.append(fork.Process(target=_trials, args=options))
         lanes[-1].start()
     outcomes: list[Outcome] = []
@@ -131,8 +153,10 @@ def main() -> int:
         from torchcaps._files import write_text
         from torchcaps.train.environment import provenance
 
-        options = {"seed": args.seed, "minutes": round((time.monotonic() - started) / 60, 1)}
+        options = {"seeds": [args.seed], "minutes": round((time.monotonic() - started) / 60, 1)}
         result = {**options, **provenance(), "faults": counts, "failures": [vars(outcome) for outcome in failed]}
+        if args.add and args.json.exists():
+            result = _sum(json.loads(args.json.read_text()), result)
         write_text(args.json, json.dumps(result, indent=1) + "\n")
     if failed:
         print(f"{len(failed)} trials failed; their folders are in {root}", file=sys.stderr)

@@ -15,6 +15,8 @@ from _power import can_mount, cut_on_disk, cut_recorded
 
 Fault = Callable[[Lab], str]
 
+# More epochs than for the other faults, so that it can be killed several times.
+_TWO_PROCESSES = ("trainer.devices=2", "trainer.epochs=8")
 # A pickle that would create the file 'executed' beside the run if anything unpickled it.
 _PICKLE = b"cos\nsystem\n(S'touch executed'\ntR."
 
@@ -207,13 +209,34 @@ def resume_race(lab: Lab) -> str:
 def worker(lab: Lab) -> str:
     """Two processes per run; SIGKILL for one of them, or SIGKILL or SIGTERM for the one that started them.
 
-    No process may stay, and the run resumes.
+    Up to three times in a row, the later ones while the run is resumed. No process may stay, and the run resumes.
     """
     folder = lab.folder()
-    child = lab.start(folder, "trainer.devices=2")
+    child = lab.start(folder, *_TWO_PROCESSES)
+    _kill_one_process(lab, folder, child)
+    for _ in range(lab.rng.randint(0, 2)):
+        newest = checkpoints(folder)[-1]
+        child = lab.resume(folder)
+        try:
+            _kill_one_process(lab, folder, child, newest)
+        except MissedError:
+            break
+        lab.strikes += 1
+    return lab.finish(folder, *_TWO_PROCESSES, may_refuse=not _is_run(folder))
+
+
+def _kill_one_process(lab: Lab, folder: Path, child: Child, before: Path | None = None) -> None:
+    """Wait until the processes of a run have trained, kill one of them, and wait until all have ended.
+
+    Args:
+        lab: The lab.
+        folder: The run.
+        child: The process that started the others.
+        before: The newest checkpoint before they started.
+    """
     with ended_at_exit(child):
         limit = time.monotonic() + HANG
-        while not checkpoints(folder) and child.poll() is None and time.monotonic() < limit:
+        while checkpoints(folder)[-1:] in ([], [before]) and child.poll() is None and time.monotonic() < limit:
             time.sleep(0.05)
         if child.poll() is not None:
             raise MissedError
@@ -228,7 +251,6 @@ def worker(lab: Lab) -> str:
             if time.monotonic() > limit:
                 raise BrokenError(f"{len(alive)} processes still run {HANG:.0f} s after one was killed")
             time.sleep(0.05)
-    return lab.finish(folder, "trainer.devices=2", may_refuse=not _is_run(folder))
 
 
 def _descendants(pid: int) -> list[int]:

@@ -149,6 +149,8 @@ class Lab:
         _draw_images(self.images)
         self.expected: dict[tuple[str, ...], str] = {}
         self.seconds = 1.0
+        # Faults that the present trial has injected beside the first.
+        self.strikes = 0
         self._count = 0
 
     def words(self, folder: Path | None, *changes: str) -> list[str]:

@@ -30,8 +30,9 @@ SUFFIX = {4: "f32", 8: "f64"}
 class Recorder:
     """Call that writes what it was given and what came out of it."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, max_bytes: int = MAX_BYTES) -> None:
         self.file = file
+        self.max_bytes = max_bytes
         self.call = _native.call
         self.seen: Counter[tuple[str, ...]] = Counter()
 
@@ -40,7 +41,7 @@ class Recorder:
         entry = f"torchcaps_{name}_{SUFFIX[given[0].element_size()]}"
         key = (entry, *map(str, sizes))
         self.seen[key] += 1
-        small = sum(tensor.nbytes for tensor in given) <= MAX_BYTES
+        small = sum(tensor.nbytes for tensor in given) <= self.max_bytes
         before = [None if tensor is None else _content(tensor) for tensor in tensors] if small else []
         self.call(name, tensors, sizes)
         if not small or self.seen[key] > SAME_SIZES:

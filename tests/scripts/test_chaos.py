@@ -35,6 +35,20 @@ def test_counts_and_table(chaos: ModuleType) -> None:
     assert chaos._table(counts).splitlines()[-1].split() == ["all", "3", "1", "1", "1"]
 
 
+def test_counts_of_two_runs_are_added(chaos: ModuleType) -> None:
+    outcomes = [chaos.Outcome("SIGKILL", "equal"), chaos.Outcome("full disk", "refused")]
+    runs = [
+        {"seeds": [k], "minutes": 1.5, "commit": str(k), "faults": chaos._counts(outcomes[: k + 1]), "failures": [k]}
+        for k in range(2)
+    ]
+    both = chaos._sum(*runs)
+    assert (both["seeds"], both["minutes"], both["commit"], both["failures"]) == ([0, 1], 3.0, "1", [0, 1])
+    assert both["faults"]["SIGKILL"]["injected"] == 2
+    assert both["faults"]["full disk"] == {"injected": 1, "equal": 0, "refused": 1, "failed": 0}
+    assert list(both["faults"])[-1] == "all"
+    assert both["faults"]["all"]["injected"] == 3
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="names open files by /proc")
 def test_power_cut_keeps_only_what_was_synced(
     chaos: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
 from torchcaps.ops._grid import GridSizes, check_grid, grid_sizes
 from torchcaps.types import Capsules
@@ -20,6 +20,13 @@ from torchcaps.types import Capsules
 _SAVED = 3
 # Constants that do not differ from iteration to iteration.
 _SINGLE = 3
+
+
+def stack_betas(beta_u: Tensor, beta_a: Tensor, *background: Tensor) -> Tensor:
+    """Return beta_u, beta_a and perhaps the background as one tensor [2 or 3, J]; their shapes must be equal."""
+    if beta_u.shape != beta_a.shape:
+        raise ShapeError(f"beta_a: expected {tuple(beta_u.shape)} like beta_u, got {tuple(beta_a.shape)}")
+    return torch.stack([beta_u, beta_a, *background])
 
 
 def gaussian_routing(

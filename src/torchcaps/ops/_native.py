@@ -219,6 +219,7 @@ def native_op(
     single = schema.rpartition("->")[2].strip() == "Tensor"
 
     def prepare(args: Arguments) -> list[Tensor]:
+        check_present(names, args[:count], optional)
         _check_alike(names, args[:count])
         check(*args)
         return [_allocate(args[0], shape) for shape in shapes(*args)]
@@ -302,6 +303,13 @@ def check_shape(name: str, tensor: Tensor | None, shape: Shape) -> None:
     """Raise ShapeError unless a tensor, if there is one, has a shape."""
     if tensor is not None and tuple(tensor.shape) != tuple(shape):
         raise ShapeError(f"{name}: expected {tuple(shape)}, got {tuple(tensor.shape)}")
+
+
+def check_present(names: Sequence[str], tensors: Sequence[Tensor | None], optional: Sequence[str] = ()) -> None:
+    """Raise ConfigError if a tensor that is not optional is None, which torch passes on whatever the schema says."""
+    for name, tensor in zip(names, tensors, strict=True):
+        if tensor is None and name not in optional:
+            raise ConfigError(f"{name}: expected a tensor, got None")
 
 
 def _check_lists(

@@ -30,9 +30,13 @@ def encode_options(options: dict[str, Any]) -> str:
 def decode_options(routing: Routing, text: str) -> dict[str, Any]:
     """Return the options that `encode_options` wrote. A named tuple is one of the type of the option's default."""
     options = dict(_parse(text))
+    routing.check_options(options)
     for name, value in options.items():
         if isinstance(value, dict):
-            options[name] = type(inspect.signature(routing.steps).parameters[name].default)(**value)
+            default = inspect.signature(routing.steps).parameters[name].default
+            if set(value) != set(getattr(default, "_fields", ())):
+                raise ConfigError(f"options: expected the fields of '{name}', got {value}")
+            options[name] = type(default)(**value)
     return options
 
 
@@ -42,7 +46,7 @@ def _parse(text: str) -> dict[str, Any]:
         options = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         options = None
-    if not isinstance(options, dict):
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise ConfigError(f"options: expected the text of a dictionary, got '{text[:80]}'")
     return options
 

@@ -18,12 +18,13 @@ from torch import Tensor
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import last_step
 from torchcaps.ops._kernel import Kernel
+from torchcaps.ops._native import check_present
 from torchcaps.ops._options import decode_options, encode_options, unencodable_option
 from torchcaps.ops._pieces import Piece, split_batch, votes_bytes
 from torchcaps.ops._reference import reference_steps, run_reference
 from torchcaps.ops._routing import ROUTINGS, Routing
 from torchcaps.ops.conv import Window
-from torchcaps.ops.votes import vote
+from torchcaps.ops.votes import check_layer, vote
 from torchcaps.types import Capsules
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -104,18 +105,21 @@ class _Task:
     def __init__(self, name: str, inputs: Sequence[Any], numbers: Sequence[Any]) -> None:
         self.poses, self.activations, self.weight, offsets, self.tensors = inputs
         names, options, window, kinds, self.piece_bytes = numbers
+        check_present(["poses", "activations", "weight"], inputs[:3])
+        check_present(["tensors"] * len(self.tensors), self.tensors)
         self.names: list[str] = names.split()
         self.routing: Routing = ROUTINGS[name]
-        self.options = decode_options(self.routing, options)
-        self.window: Window | None = None if not kinds else _window(self.poses, window, kinds, offsets)
-        if len(self.names) != len(self.tensors):
+        if len(set(self.names)) != len(self.tensors):
             raise ConfigError(f"names: expected {len(self.tensors)}, one per tensor, got '{names}'")
+        self.routing.check_options(dict.fromkeys(self.names))
+        self.options = decode_options(self.routing, options)
         _check_devices(self.inputs() if offsets is None else [*self.inputs(), offsets])
-        if self.poses.dim() < 2 or self.weight.dim() < 3:
-            raise ShapeError(
-                "poses: expected [B, I, P] and a weight [J, P, D] or larger, "
-                f"got {tuple(self.poses.shape)} and {tuple(self.weight.shape)}"
-            )
+        self.window: Window | None = None if not kinds else _window(self.poses, window, kinds, offsets)
+        children = Capsules(self.poses, self.activations)
+        if self.window is None:
+            check_layer(children, self.weight)
+        else:
+            self.window.check(children, self.weight)
         self.result_dtype = torch.promote_types(self.poses.dtype, self.weight.dtype)
         # 16 bits are computed in 32.
         narrow = self.result_dtype.itemsize < 4
@@ -253,6 +257,7 @@ def _backward_task(grads: list[Tensor], name: str, *args: Any) -> tuple[_Task, l
     """Return the arguments of the backward operator after a check."""
     *rest, needed = args
     task = _Task(name, rest[:5], rest[5:])
+    check_present(["grads"] * len(grads), grads)
     _check_devices([task.poses, *grads])
     given = [tuple(grad.shape) for grad in grads]
     if given != task.parent_shapes():

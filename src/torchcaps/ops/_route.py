@@ -15,6 +15,7 @@ from torchcaps.ops._mask import clear_unseen, expand_mask, mask_children
 from torchcaps.ops._reference import CouplingMode, run_reference, set_coupling
 from torchcaps.ops._routing import ROUTINGS
 from torchcaps.ops.conv import Window
+from torchcaps.ops.votes import check_layer
 from torchcaps.types import Capsules, Trace
 
 
@@ -63,6 +64,7 @@ def route(
         return clear_unseen(route(present, weight, algorithm, backend=backend, **params), mask.any(dim=1))
     routing, params = ROUTINGS[algorithm], _given(params)
     routing.check_options(params)
+    check_layer(children, weight)
     kernel = choose_kernel(routing, backend, children, weight, None, params)
     if kernel is not None:
         assert kernel.dense is not None
@@ -117,6 +119,7 @@ def route_conv(
         return clear_unseen(route_conv(present, weight, window, algorithm, backend=backend, **params), seen)
     routing, params = ROUTINGS[algorithm], _given(params)
     routing.check_options(params)
+    window.check(children, weight)
     kernel = choose_kernel(routing, backend, children, weight, window, params)
     if kernel is not None:
         assert kernel.conv is not None

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import Background, parent_softmax
-from torchcaps.ops.votes import matrix_vote, vote
+from torchcaps.ops.votes import check_kinds, matrix_vote, vote
 from torchcaps.types import Capsules
 
 Competition = Literal["global", "local", "positions"]
@@ -73,6 +73,45 @@ class Window:
             )
         if any(side < size for side, size in zip(self.grid, self.kernel, strict=True)):
             raise ShapeError(f"children: expected a grid of at least {self.kernel}, got {self.grid}")
+
+    def check(self, children: Capsules, weight: Tensor) -> None:
+        """Check that a grid of children and a weight fit the window.
+
+        Args:
+            children: The lower capsules.
+            weight: The matrices of the votes.
+
+        Shape:
+            children: poses [B, H, W, I, P], activations [B, H, W, I]; weight: [K*K*I or I, J, p, p] for matrices,
+            [K*K*I or I, J, P, D] for vectors.
+
+        Raises:
+            ConfigError: If they have different devices, or no floating-point type.
+            ShapeError: If their shapes do not fit.
+        """
+        poses, activations = children
+        if poses.dim() != 5 or tuple(poses.shape[1:3]) != tuple(self.grid) or not poses.shape[3]:
+            height, width = self.grid
+            raise ShapeError(f"poses: expected [B, {height}, {width}, I, P] with I > 0, got {tuple(poses.shape)}")
+        if activations.shape != poses.shape[:4]:
+            raise ShapeError(f"activations: expected {tuple(poses.shape[:4])}, got {tuple(activations.shape)}")
+        types = poses.shape[3]
+        all_types = types * self.kernel[0] * self.kernel[1]
+        if weight.dim() != 4 or weight.shape[0] not in (types, all_types):
+            raise ShapeError(f"weight: expected [{all_types} or {types}, J, ...], got {tuple(weight.shape)}")
+        square = self.pose == "matrix"
+        if (square and weight.shape[2] != weight.shape[3]) or poses.shape[4] != weight.shape[2] ** (2 if square else 1):
+            raise ShapeError(
+                f"poses: expected pose size {weight.shape[2]}{' squared' * square} for a weight {tuple(weight.shape)}, "
+                f"got {tuple(poses.shape)}"
+            )
+        size = weight.shape[3] * (weight.shape[2] if square else 1)
+        if self.offsets is not None and (size < 2 or self.offsets.shape != (self.kernel[0] * self.kernel[1], 2)):
+            raise ShapeError(
+                f"offsets: expected {(self.kernel[0] * self.kernel[1], 2)} and parents of at least two entries, "
+                f"got {tuple(self.offsets.shape)} and {size}"
+            )
+        check_kinds(children, weight)
 
     @property
     def positions(self) -> Size:

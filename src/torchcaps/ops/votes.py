@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.errors import ShapeError
+from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.types import Capsules
 
 
 def check_votes(votes: Tensor) -> None:
@@ -46,6 +47,25 @@ def check_poses_and_weight(poses: Tensor, weight: Tensor) -> None:
         raise ShapeError(f"poses: expected {weight.shape[0]} children, got {tuple(poses.shape)} ({children} children)")
     if weight.shape[-2] != size:
         raise ShapeError(f"poses: expected pose size {weight.shape[-2]}, got {tuple(poses.shape)} (pose size {size})")
+
+
+def check_layer(children: Capsules, weight: Tensor) -> None:
+    """Raise unless children [B, I, P] and weight [I, J, P, D] or [J, P, D] fit, with one device and real numbers."""
+    check_poses_and_weight(children.poses, weight)
+    check_activations(children.activations, children.poses)
+    check_kinds(children, weight)
+
+
+def check_kinds(children: Capsules, weight: Tensor) -> None:
+    """Raise ConfigError unless children and weight are dense, with floating-point types and one device."""
+    for name, tensor in (("poses", children.poses), ("activations", children.activations), ("weight", weight)):
+        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
+            raise ConfigError(f"{name}: expected a floating-point type of 16 to 64 bits, got {tensor.dtype}")
+        if tensor.layout != torch.strided:
+            raise ConfigError(f"{name}: expected a dense tensor, got {tensor.layout}")
+        if tensor.device != children.poses.device:
+            device = children.poses.device
+            raise ConfigError(f"{name}: expected a tensor on {device} like poses, got {tensor.device}")
 
 
 def vote(poses: Tensor, weight: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._native import check_present
 from torchcaps.ops.squash import SquashForm, squash
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 
@@ -90,6 +91,7 @@ def _squash_grad(presquash: Tensor, grad: Tensor) -> Tensor:
 
 def _check(poses: Tensor, weight: Tensor, **others: Tensor | None) -> None:
     """Raise unless the tensors belong together, and the kernel can run on their device in their types."""
+    check_present(["poses", "weight"], [poses, weight])
     check_poses_and_weight(poses, weight)
     for name, tensor in {"poses": poses, "weight": weight, **others}.items():
         if tensor is None:
@@ -113,6 +115,7 @@ def _check_forward(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: in
 
 
 def _check_backward(grad: Tensor, poses: Tensor, weight: Tensor, presquash: Tensor) -> None:
+    check_present(["grad", "presquash"], [grad, presquash])
     _check(poses, weight, grad=grad, presquash=presquash)
     out = (poses.shape[0], weight.shape[-3], weight.shape[-1])
     if grad.shape != out:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
-from torchcaps.ops._gaussian import gaussian_routing
+from torchcaps.ops._gaussian import gaussian_routing, stack_betas
 from torchcaps.ops._grid import check_kernel, dense_grid, window_numbers
 from torchcaps.ops._iterations import Background
 from torchcaps.ops.conv import Window
@@ -123,9 +123,7 @@ _OPTIONS = frozenset(inspect.signature(_options).parameters)
 
 def _stack_betas(beta_u: Tensor, beta_a: Tensor, background: Background) -> Tensor:
     """Return beta_u, beta_a and, where there is one, the background repeated for every parent: [2 or 3, J]."""
-    if background is None:
-        return torch.stack([beta_u, beta_a])
-    return torch.stack([beta_u, beta_a, torch.ones_like(beta_a) * background])
+    return stack_betas(beta_u, beta_a, *([] if background is None else [torch.ones_like(beta_a) * background]))
 
 
 def _iters(constants: list[float]) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from torchcaps.ops._gaussian import gaussian_routing
+from torchcaps.ops._gaussian import gaussian_routing, stack_betas
 from torchcaps.ops._grid import dense_grid, window_numbers
 from torchcaps.ops._iterations import check_iters
 from torchcaps.ops.conv import Window
@@ -32,7 +31,7 @@ def dense(
     check_poses_and_weight(children.poses, weight)
     check_activations(children.activations, children.poses)
     grid, weight, numbers = dense_grid(children, weight)
-    parents = _route(grid, weight, None, numbers, torch.stack([beta_u, beta_a]), iters, prior)
+    parents = _route(grid, weight, None, numbers, stack_betas(beta_u, beta_a), iters, prior)
     return Capsules(parents.poses[:, 0, 0], parents.activations[:, 0, 0])
 
 
@@ -47,7 +46,7 @@ def conv(
     prior: Prior = DEFAULT,
 ) -> Capsules:
     """Route a grid of children [B, H, W, I, P] through weight [K*K*I or I, J, p, p], or [..., J, P, D] for vectors."""
-    betas = torch.stack([beta_u, beta_a])
+    betas = stack_betas(beta_u, beta_a)
     return _route(children, weight, window.offsets, window_numbers(window), betas, iters, prior)
 
 
