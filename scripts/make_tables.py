@@ -37,7 +37,7 @@ from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
-OTHERS = ("compare-", "reproduce-", "chaos", "security", "serving")
+OTHERS = ("compare-", "reproduce-", "chaos", "security", "serving", "faithfulness")
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -395,6 +395,19 @@ def choice(folder: Path = ROOT / "results") -> str:
     return "\n".join(lines)
 
 
+def faithful(file: Path = ROOT / "results" / "faithfulness.json") -> str:
+    """Return the deletion and insertion of each explanation and network in Markdown."""
+    table = json.loads(file.read_text())
+    lines = ["| weights | images | method | deletion | insertion |", "|---|---|---|---:|---:|"]
+    for name, result in sorted(table.items()):
+        for row in result["rows"]:
+            values = [f"{value:.3f}" for value in row["accuracies"].values()]
+            lines.append(
+                f"| `{name}` | {row['count']} of `{result['data']}` | `{row['name']}` | {' | '.join(values)} |"
+            )
+    return "\n".join(lines)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
     "docs/comparison.md": {"comparison": comparison},
@@ -402,6 +415,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/kernels.md": {"support": support},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
+    "docs/explanations.md": {"faithfulness": faithful},
     "docs/serving.md": {"serving": serving},
     "docs/results.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/security.md": {"fuzzing": fuzzing, "attack": attacked, "bombs": bombs},

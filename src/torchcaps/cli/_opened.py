@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from torchcaps.evaluation import Rejection
@@ -73,3 +74,44 @@ def _open_pretrained(name: str) -> OpenedNetwork:
     model = create_model(card.model, pretrained=name)
     about = f"{name}: {card.about}"
     return OpenedNetwork({"pretrained": name}, about, model, card.class_names, card.num_labels, Path("predictions"))
+
+
+def image_files(verb: str, args: Namespace) -> list[tuple[str, bool]]:
+    """Return the image files of `RUN IMAGE...`, and whether each was named or is one of a folder."""
+    from torchcaps.data import list_images
+
+    images: list[tuple[str, bool]] = []
+    for word in _words(verb, args):
+        found = list_images(Path(word)) if Path(word).is_dir() else []
+        if Path(word).is_dir() and not found:
+            raise DataError(f"{word}: expected image files in the folder, got none")
+        images += [(str(file), False) for file in found] or [(word, True)]
+    return images
+
+
+def _words(verb: str, args: Namespace) -> list[str]:
+    """Return the files and folders; with --pretrained the first positional argument is one of them."""
+    words = [] if args.run is None else [args.run, *args.images]
+    if args.pretrained is None:
+        missing = ["RUN", "IMAGE"][len(words) :]
+        words = words[1:]
+    else:
+        missing = [] if words else ["IMAGE"]
+        if words and (Path(words[0]) / "run.json").is_file():
+            raise ConfigError(f"{verb}: expected a run or --pretrained, got both ('{words[0]}', '{args.pretrained}')")
+    if missing:
+        raise ConfigError(
+            f"{verb}: expected {' and '.join(missing)}, got none (or IMAGE with --pretrained NAME); "
+            f"see `torchcaps {verb} --help`"
+        )
+    return words
+
+
+def check_channels(verb: str, channels: int) -> None:
+    """Raise ConfigError unless a network takes the images of files."""
+    if channels == 2:
+        raise ConfigError(
+            f"{verb}: expected a network for single images, got one for stereo pairs (a file holds one image)"
+        )
+    if channels not in (1, 3):
+        raise ConfigError(f"{verb}: expected a network for 1 or 3 channels, got {channels} channels")

@@ -45,7 +45,8 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="NAME",
-        help="corruptions; ood (are images of other data sets recognised as such?); overlap (for a run on multimnist), "
+        help="corruptions; ood (are images of other data sets recognised as such?); faithfulness (of explanations); "
+        "overlap (for a run on multimnist), "
         "affine (translated_mnist), viewpoints (smallnorb)",
     )
 

@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.cli._opened import OpenedNetwork, open_network
+from torchcaps.cli._opened import OpenedNetwork, check_channels, image_files, open_network
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import CheckpointError, ConfigError, DataError, WriteError
 
@@ -51,10 +51,10 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     if args.csv and args.json:
         raise ConfigError("--csv: expected no --json beside it, got both")
-    images = _images(args)
+    images = image_files("predict", args)
     # With --pretrained the first positional argument is an image.
     classifier = open_network("predict", args.run if args.pretrained is None else None, args.pretrained)
-    _check_channels(classifier.model.image_shape[0])
+    check_channels("predict", classifier.model.image_shape[0])
     folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
     bad: list[DataError] = []
@@ -125,46 +125,6 @@ def _csv(classifier: OpenedNetwork, predictions: list[dict[str, Any]]) -> str:
         activations = (f"{value:.6g}" for value in entry["activations"].values())
         table.writerow([entry["image"], *entry["labels"], *activations])
     return text.getvalue()
-
-
-def _images(args: Namespace) -> list[tuple[str, bool]]:
-    """Return the image files, and whether each was named or is one of a folder."""
-    from torchcaps.data import list_images
-
-    images: list[tuple[str, bool]] = []
-    for word in _words(args):
-        found = list_images(Path(word)) if Path(word).is_dir() else []
-        if Path(word).is_dir() and not found:
-            raise DataError(f"{word}: expected image files in the folder, got none")
-        images += [(str(file), False) for file in found] or [(word, True)]
-    return images
-
-
-def _words(args: Namespace) -> list[str]:
-    """Return the files and folders; with --pretrained the first positional argument is one of them."""
-    words = [] if args.run is None else [args.run, *args.images]
-    if args.pretrained is None:
-        missing = ["RUN", "IMAGE"][len(words) :]
-        words = words[1:]
-    else:
-        missing = [] if words else ["IMAGE"]
-        if words and (Path(words[0]) / "run.json").is_file():
-            raise ConfigError(f"predict: expected a run or --pretrained, got both ('{words[0]}', '{args.pretrained}')")
-    if missing:
-        raise ConfigError(
-            f"predict: expected {' and '.join(missing)}, got none (or IMAGE with --pretrained NAME); "
-            f"see `torchcaps predict --help`"
-        )
-    return words
-
-
-def _check_channels(channels: int) -> None:
-    if channels == 2:
-        raise ConfigError(
-            "predict: expected a network for single images, got one for stereo pairs (a file holds one image)"
-        )
-    if channels not in (1, 3):
-        raise ConfigError(f"predict: expected a network for 1 or 3 channels, got {channels} channels")
 
 
 def _probabilities(classifier: OpenedNetwork, activations: Tensor) -> dict[str, float] | None:

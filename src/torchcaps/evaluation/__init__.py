@@ -5,6 +5,7 @@ from torchcaps.evaluation.adversarial import EPSILONS, Robustness, attack, evalu
 from torchcaps.evaluation.calibration import fit_temperature, reliability_bins
 from torchcaps.evaluation.corruptions import CORRUPTIONS, corrupted
 from torchcaps.evaluation.evaluate import Evaluation, evaluate
+from torchcaps.evaluation.faithfulness import by_deletion, deletion_curve
 from torchcaps.evaluation.findings import findings
 from torchcaps.evaluation.intervals import bootstrap_weights, percentiles, wilson
 from torchcaps.evaluation.metrics import ClassMetrics, Metric, Metrics, compute_metrics
@@ -22,6 +23,8 @@ from torchcaps.evaluation.protocols import (
     transfer,
 )
 from torchcaps.evaluation.rejection import Rejection, detection, novelty, novelty_of_data
+from torchcaps.evaluation.relevance import PrimaryRelevance, RoutingRelevance, routing_relevance, strongest_children
+from torchcaps.evaluation.saliency_maps import SALIENCY, make_explainer, receptive_fields, saliency
 from torchcaps.evaluation.storage import load_evaluation, save_evaluation
 
 __all__ = [
@@ -29,24 +32,29 @@ __all__ = [
     "EPSILONS",
     "OFFSETS",
     "PROTOCOLS",
+    "SALIENCY",
     "ClassMetrics",
     "Evaluation",
     "Metric",
     "Metrics",
     "PairedDifference",
     "PairedTest",
+    "PrimaryRelevance",
     "ProtocolResult",
     "ProtocolRow",
     "Rejection",
     "Robustness",
+    "RoutingRelevance",
     "attack",
     "bootstrap_weights",
     "by_corruption",
+    "by_deletion",
     "by_novelty",
     "by_overlap",
     "compare_evaluations",
     "compute_metrics",
     "corrupted",
+    "deletion_curve",
     "detection",
     "download_weights",
     "embedded_data",
@@ -56,6 +64,7 @@ __all__ = [
     "fit_temperature",
     "is_correct",
     "load_evaluation",
+    "make_explainer",
     "mcnemar",
     "novelty",
     "novelty_of_data",
@@ -63,8 +72,12 @@ __all__ = [
     "perturb",
     "predict_labels",
     "pretrained_data",
+    "receptive_fields",
     "reliability_bins",
+    "routing_relevance",
+    "saliency",
     "save_evaluation",
+    "strongest_children",
     "transfer",
     "wilson",
 ]

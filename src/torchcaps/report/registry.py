@@ -76,6 +76,14 @@ ENTRIES = (
         in_report=True,
         whole_split=True,
     ),
+    FigureEntry(
+        "explanations",
+        "Explanations",
+        "pixels that predictions rest on, by routing",
+        in_report=True,
+        model_specific=True,
+        whole_split=True,
+    ),
     FigureEntry("curves", "Learning curves", "loss and accuracy over the epochs, also during training", in_report=True),
     FigureEntry(
         "reconstructions", "Reconstructions", "correct and wrong images beside their decodings", in_report=True

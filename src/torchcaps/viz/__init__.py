@@ -19,6 +19,7 @@ from torchcaps.viz.reconstruction_pair import reconstruction_pair
 from torchcaps.viz.reconstructions import reconstructions
 from torchcaps.viz.reliability import reliability
 from torchcaps.viz.routing_curves import routing_curves
+from torchcaps.viz.saliency_figure import explanation
 from torchcaps.viz.sweep import sweep
 from torchcaps.viz.transformations import transformations
 from torchcaps.viz.vote_plane import VoteView, vote_plane
@@ -33,6 +34,7 @@ __all__ = [
     "curves",
     "diagnostics",
     "errors",
+    "explanation",
     "image_grid",
     "lines",
     "overlays",
