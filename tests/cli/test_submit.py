@@ -49,9 +49,10 @@ def test_array_is_submitted(ask, words, tmp_path, monkeypatch):
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     printed = ask(*words, *SLURM, "--print")[1]
     monkeypatch.setenv("PATH", f"{bin_folder}{os.pathsep}{os.environ['PATH']}")
-    code, out, _ = ask(*words, *SLURM, "--json")
+    code, out, _ = ask(*words, *SLURM, "--import", "colorsys", "--json")
     assert code == 0
     document = json.loads(out)
+    assert "--import colorsys" in document["command"]
     assert document["jobs"] == ["12_0", "12_1", "12_2"]
     assert "--seeds 2" in document["command"]
     # What is printed is what is submitted.

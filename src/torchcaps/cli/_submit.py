@@ -90,7 +90,9 @@ def submit(args: Namespace, words: Sequence[str], folder: Path, out: Output) -> 
         raise ConfigError(f"--workers: expected at least 1, got {workers}")
     if args.submit == "local" and (args.slurm or args.print):
         raise ConfigError("--slurm, --print: expected with --submit slurm, got --submit local")
-    worker = Worker([*words, "--out", str(folder.absolute()), "--quiet"])
+    # Models and routers of the user's own are registered in every worker.
+    imports = [word for module in args.modules for word in ("--import", module)]
+    worker = Worker([*words, *imports, "--out", str(folder.absolute()), "--quiet"])
     jobs = folder.absolute() / JOBS
     if args.submit == "local":
         _run_locally(worker, jobs, workers, out)
