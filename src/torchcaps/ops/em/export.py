@@ -88,24 +88,24 @@ def conv(
 
 
 def _centred_votes(poses: Tensor, weight: Tensor, window: Window) -> tuple[Tensor, Tensor]:
-    """Compute the votes [N, J, C, D] of gathered poses [N, C, D] around their mean [N, J, D] over the children."""
-    children, side = poses.shape[1], weight.shape[-1]
-    matrices = weight.repeat(children // weight.shape[0], 1, 1, 1)  # [C, J, p, p]
-    matrices = matrices.transpose(1, 2).flatten(2)  # [C, p, J*p]
-    rows = poses.transpose(0, 1).unflatten(2, (side, side)).flatten(1, 2)  # [C, N*p, p]
-    votes = rows @ matrices  # [C, N*p, J*p]
+    """Compute the votes [N, J, C, D] of gathered poses [N, C, D] around a point among them, [N, J, D].
+
+    A pose is multiplied as a row of D = p*p numbers with a block-diagonal matrix, p copies of the weight: the D numbers
+    of a vote are then adjacent, and the only transpose of all votes moves them as a block.
+    """
+    children, (parents, side) = poses.shape[1], weight.shape[1:3]
+    same = torch.eye(side).to(weight).view(side, 1, 1, side, 1)  # [p, 1, 1, p, 1]
+    blocks = weight.transpose(1, 2)[:, None, :, :, None] * same  # [C or I, p, p, J, p, p]
+    blocks = blocks.reshape(weight.shape[0], side * side, -1)  # [C or I, D, J*D]
+    votes = poses.transpose(0, 1) @ blocks.repeat(children // weight.shape[0], 1, 1)  # [C, N, J*D]
     if window.offsets is not None:
-        # The first two entries of a pose are those of its first row.
-        offsets = F.pad(window.offsets.to(votes), (0, side - 2))  # [K*K, p]
-        offsets = offsets.repeat_interleave(children // len(offsets), dim=0)  # [C, p]
-        offsets = F.pad(offsets.repeat(1, weight.shape[1]).unsqueeze(1), (0, 0, 0, side - 1))  # [C, p, J*p]
-        votes = (votes.unflatten(1, (-1, side)) + offsets.unsqueeze(1)).flatten(1, 2)  # [C, N*p, J*p]
-    centre = votes.mean(dim=0, keepdim=True)  # [1, N*p, J*p]
-    both = [
-        part.unflatten(2, (-1, side)).unflatten(1, (-1, side)).permute(1, 3, 0, 2, 4).flatten(3)
-        for part in (votes - centre, centre)
-    ]  # [N, J, C, D], [N, J, 1, D]
-    return both[0], both[1].squeeze(2)
+        offsets = F.pad(window.offsets.to(votes), (0, side * side - 2))  # [K*K, D]
+        offsets = offsets.repeat_interleave(children // len(offsets), dim=0)  # [C, D]
+        votes = votes + offsets.repeat(1, parents).unsqueeze(1)  # [C, N, J*D]
+    # The mean of some votes is close enough to all of them.
+    centre = votes[::8].mean(dim=0, keepdim=True)  # [1, N, J*D]
+    votes, centre = ((part.unflatten(2, (parents, -1)).permute(1, 2, 0, 3)) for part in (votes - centre, centre))
+    return votes, centre.squeeze(2)  # [N, J, C, D], [N, J, D]
 
 
 class _Competition:
