@@ -54,6 +54,10 @@ class CheckpointError(TorchcapsError):
     """A run folder, checkpoint or weight file that cannot be used."""
 
 
+class ProcessError(TorchcapsError):
+    """A process of several that train one run is gone, silent, or cannot train."""
+
+
 class WriteError(TorchcapsError, OSError):
     """A file that cannot be written: the disk is full, or the folder is read-only."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchcaps.cli._args import add_recipe, one_name, program
 from torchcaps.cli._recipe import SKIP_BAD, choices_document, open_recipe, show_choices
 from torchcaps.cli._repeat import add_repeats, is_repeated, run_repeated
 from torchcaps.cli._verb import Verb
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ProcessError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,8 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="continue a stopped run in its folder; add trainer.epochs=N to extend it to N epochs in total",
+        help="continue a stopped run in its folder; add trainer.epochs=N to extend it to N epochs in total, or "
+        "trainer.devices=N for another number of processes",
     )
     parser.add_argument(
         "--restart",
@@ -46,24 +47,35 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(args: Namespace, out: Output) -> int:
     name, changes = one_name(args.words, "recipe")
-    epochs = None if args.resume is None else _epochs(changes, others=name is not None or args.out is not None)
+    others = name is not None or args.out is not None
+    changed: dict[str, Any] = {} if args.resume is None else _changes(changes, others)
     if args.restart and args.resume is None:
         raise ConfigError("--restart: expected --resume RUN, got no run")
     if is_repeated(args):
         return run_repeated(args, open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])[0], out)
-    from torchcaps.train import fit, resume
+    from torchcaps.train import fit, is_first_process, resume
 
-    progress, chosen = out.shows_progress, None
-    with out.stdout_kept():
-        if args.resume is not None:
-            run = resume(args.resume, epochs=epochs, restart=args.restart, progress=progress)
-        else:
-            recipe, chosen = open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])
-            if chosen is not None and progress:
-                show_choices(chosen, out)
-            if args.find_lr:
-                recipe = _with_found_lr(recipe, out)
-            run = fit(recipe, args.out, progress=progress)
+    first = is_first_process()
+    progress, chosen = out.shows_progress and first, None
+    try:
+        with out.stdout_kept():
+            if args.resume is not None:
+                run = resume(args.resume, **changed, restart=args.restart, progress=progress)
+            else:
+                recipe, chosen = open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])
+                if chosen is not None and progress:
+                    show_choices(chosen, out)
+                if args.find_lr and first:
+                    recipe = _with_found_lr(recipe, out)
+                run = fit(recipe, args.out, progress=progress)
+    except ProcessError as error:
+        # Without a cause it is what the first process could not do, and has reported.
+        if first or error.__cause__ is not None:
+            raise
+        return 2
+    # Under torchrun and srun, the first process evaluates and reports.
+    if not first:
+        return 0
     if run.status != "finished":
         out.document({"run": run.path, "status": run.status})
         print(f"stopped; resume with: {program()} train --resume {run.path}", file=sys.stderr)
@@ -84,16 +96,16 @@ def _with_found_lr(recipe: Recipe, out: Output) -> Recipe:
     return replace(recipe, optim=replace(recipe.optim, lr=found.lr))
 
 
-def _epochs(changes: list[str], others: bool) -> int | None:
-    """Return the total number of epochs of a resumed run, or None to keep its own."""
-    match [change.partition("=") for change in changes]:
-        case [] if not others:
-            return None
-        case [("trainer.epochs" | "epochs", _, number)] if not others and number.isdecimal():
-            return int(number)
-    raise ConfigError(
-        "--resume: expected a run and at most trainer.epochs=N, got more arguments (the run folder holds the recipe)"
-    )
+def _changes(changes: list[str], others: bool) -> dict[str, Any]:
+    """Return what a resumed run changes: the total number of epochs, the number of processes."""
+    pairs = [change.partition("=")[::2] for change in changes]
+    known = {key: name for name in ("epochs", "devices") for key in (name, f"trainer.{name}")}
+    if others or any(key not in known or not number.isdecimal() for key, number in pairs):
+        raise ConfigError(
+            "--resume: expected a run and at most trainer.epochs=N and trainer.devices=N, got more arguments (the run "
+            "folder holds the recipe)"
+        )
+    return {known[key]: int(number) for key, number in pairs}
 
 
 def _finish(run: Run, out: Output, chosen: FolderRecipe | None, *, report: bool) -> None:
@@ -170,6 +182,8 @@ VERB = Verb(
         ("torchcaps train digits trainer.epochs=5 --no-report", "the same with other values and without a report"),
         ("torchcaps train my/images", "your own images, one sub-folder per class: looks at them and chooses a recipe"),
         ("torchcaps train --resume runs/NAME", "continue a stopped run"),
+        ("torchcaps train mnist trainer.devices=2 trainer.logger=tensorboard", "two processes, with a logger"),
+        ("torchrun --nproc-per-node 2 -m torchcaps train mnist", "the processes of torchrun, on one or several hosts"),
         ("torchcaps train my/images --folds 5 --groups folder", "five folds; a patient's sub-folder stays in one"),
         ("torchcaps train digits --seeds 3", "three runs, mean and deviation of all metrics"),
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps._extras import explain_missing
 
 if TYPE_CHECKING:
+    from torchcaps.train._cluster import is_first_process
     from torchcaps.train._runner import fit, resume
     from torchcaps.train.context import RunContext
     from torchcaps.train.folder_recipe import FolderRecipe, choose_recipe
@@ -29,6 +30,7 @@ _NAMES = {
     "choose_recipe": "folder_recipe",
     "find_lr": "lr_finder",
     "fit": "_runner",
+    "is_first_process": "_cluster",
     "list_recipes": "recipe",
     "load_model": "loading",
     "load_recipe": "recipe",
@@ -51,6 +53,7 @@ __all__ = [
     "choose_recipe",
     "find_lr",
     "fit",
+    "is_first_process",
     "list_recipes",
     "load_model",
     "load_recipe",

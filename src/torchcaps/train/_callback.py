@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
 from torchcaps.diagnostics import EpochDiagnostics
+from torchcaps.train._strategies import full_state
 from torchcaps.train._tables import write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
 from torchcaps.train.run import Run
@@ -22,6 +24,9 @@ from torchcaps.train.run import Run
 SECONDS = 60.0
 # Ctrl-C, the end of a batch job, the end of a terminal session.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# The end of the time of a SLURM job, as `sbatch --signal=USR1@SECONDS` asks for it.
+if "SLURM_JOB_ID" in os.environ and hasattr(signal, "SIGUSR1"):
+    SIGNALS.append(signal.SIGUSR1)
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -84,7 +89,9 @@ class RunCallback(Callback):
         self._advance_clock()
         # The sums of an epoch that has ended are a row of the metrics.
         totals = torch.zeros(3) if self._epoch_ended else pl_module.sum_totals("train")
-        checkpoint[KEY] = run_entry(self.run.recipe, self.state, totals, trainer.world_size, self.run.record)
+        # Only the first process writes, and only it may see the folder.
+        record = self.run.record if trainer.is_global_zero else {}
+        checkpoint[KEY] = run_entry(self.run.recipe, self.state, totals, trainer.world_size, record)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self.state = RunState(**checkpoint[KEY]["state"])
@@ -146,8 +153,7 @@ class RunCallback(Callback):
         row |= more
         state.rows = [*state.rows, row]
         if is_better(row, state.best):
-            weights = pl_module.validated.state_dict()
-            state.best = {**row, "weights": {name: weight.detach().cpu().clone() for name, weight in weights.items()}}
+            state.best = {**row, "weights": full_state(pl_module.validated)}
         if trainer.is_global_zero:
             write_metrics(self.run.path, state.rows)
             write_diagnostics(self.run.path, state.diagnostics)

@@ -84,5 +84,6 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "commit": lambda value: value is None or _is_text(value),
     "finished": _is_text,
     "signal": _is_text,
+    "mlflow_run": _is_text,
     "recipe_sha256": _is_text,
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import Callback
@@ -25,10 +25,12 @@ from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsE
 from torchcaps.models import save_weights
 from torchcaps.train._attached import Attached, attach
 from torchcaps.train._callback import Stopped
-from torchcaps.train._loop import train_loop
+from torchcaps.train._cluster import Group, is_restarted, launch_id, launched, requeue
+from torchcaps.train._loggers import check_loggers
+from torchcaps.train._loop import follow, train_loop
 from torchcaps.train._progress import testing_bar
+from torchcaps.train._recovery import RECORD, set_aside_folders, text_hash
 from torchcaps.train._recovery import restart as restart_folder
-from torchcaps.train._recovery import set_aside_folders, text_hash
 from torchcaps.train._tables import METRICS, metrics_text, write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
 from torchcaps.train.environment import now, provenance
@@ -41,7 +43,15 @@ from torchcaps.train.module import (
     with_class_weights,
 )
 from torchcaps.train.own_data import OwnData, own_recipe, view_data
-from torchcaps.train.recipe import OWN, Recipe, checking_options, with_absolute_paths
+from torchcaps.train.recipe import (
+    OWN,
+    Recipe,
+    TrainerRecipe,
+    check_batch_size,
+    checking_options,
+    plain_name,
+    with_absolute_paths,
+)
 from torchcaps.train.run import Run
 
 
@@ -84,8 +94,26 @@ def fit(
         >>> from torchcaps.train import load_recipe
         >>> fit(load_recipe("digits", ["trainer.epochs=5"]), "runs/digits").status  # doctest: +SKIP
     """
-    _check_main_guard(recipe)
     attached = attach(progress, callbacks, logger, trainer_options)
+    check_loggers(recipe.trainer.loggers)
+    group = launched()
+    if group is None:
+        _check_alone(recipe)
+        return _fit(recipe, folder, attached, data)
+    with group.joined(recipe.trainer):
+        return _fit(recipe, folder, attached, data, group) if group.rank == 0 else follow(attached, group, data)
+
+
+def _fit(
+    recipe: Recipe, folder: str | Path | None, attached: Attached, data: OwnData | None, group: Group | None = None
+) -> Run:
+    if group is not None:
+        if folder is None and (known := launch_id()) is not None:
+            folder = Path("runs") / f"{recipe.name}-{plain_name(known)}"
+        check_batch_size(recipe, group.world)
+    # torchrun and SLURM start the same command again.
+    if is_restarted() and folder is not None and (Path(folder) / RECORD).exists():
+        return _resume(Path(folder), attached, data, group)
     recipe = with_absolute_paths(recipe if data is None else own_recipe(recipe, data))
     # Mistakes in data, model, loss or optimiser are reported before there is a folder.
     splits = _load_splits(recipe) if data is None else view_data(data)
@@ -116,7 +144,7 @@ def fit(
             started=now(),
             resumed=[],
         )
-        _run(run, attached)
+        _run(run, attached, group)
     return run
 
 
@@ -130,6 +158,7 @@ def resume(
     folder: str | Path,
     *,
     epochs: int | None = None,
+    devices: int | None = None,
     restart: bool = False,
     progress: bool = False,
     callbacks: Callback | Iterable[Callback] | None = None,
@@ -147,6 +176,7 @@ def resume(
     Args:
         folder: Folder of the run.
         epochs: New total number of epochs.
+        devices: New number of processes.
         restart: Whether to start again from the first step; the checkpoints are kept aside.
         progress: Whether to show a progress bar.
         callbacks: The callbacks that the run was started with; their state is restored.
@@ -166,20 +196,55 @@ def resume(
         >>> resume("runs/NAME", epochs=20)  # doctest: +SKIP
     """
     attached = attach(progress, callbacks, logger, trainer_options)
-    run = Run.open(folder)
-    total = run.recipe.trainer.epochs if epochs is None else epochs
+    path, changes = Path(folder), _Changes(epochs, devices, restart)
+    group = launched()
+    if group is None:
+        return _resume(path, attached, data, None, changes)
+    with group.joined(_known_trainer(path)):
+        return _resume(path, attached, data, group, changes) if group.rank == 0 else follow(attached, group, data)
+
+
+class _Changes(NamedTuple):
+    """What a resumed run does in another way than before."""
+
+    epochs: int | None = None
+    devices: int | None = None
+    restart: bool = False
+
+
+def _known_trainer(folder: Path) -> TrainerRecipe:
+    """Return the `trainer` table of a run, or the default where another host has its folder."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return Run.open(folder).recipe.trainer
+    except TorchcapsError:
+        return TrainerRecipe()
+
+
+def _resume(
+    folder: Path, attached: Attached, data: OwnData | None, group: Group | None, changes: _Changes | None = None
+) -> Run:
+    run, changes = Run.open(folder), _Changes() if changes is None else changes
+    restart = changes.restart
+    if group is not None:
+        check_batch_size(run.recipe, group.world)
+    total = run.recipe.trainer.epochs if changes.epochs is None else changes.epochs
     if run.status == "finished" and restart:
         raise ConfigError(f"restart: expected a run that is not finished, got '{run.path}'")
     own = _own_context(run, data)
     if run.status == "finished" and total == run.recipe.trainer.epochs and _is_intact(run):
-        return run
-    _check_main_guard(run.recipe)
+        return _without_training(run, group)
+    if changes.devices is not None:
+        run = Run(run.path, replace(run.recipe, trainer=replace(run.recipe.trainer, devices=changes.devices)))
+    if group is None:
+        _check_alone(run.recipe)
     with run.locked():
         set_aside_folders(run.path)
         if restart:
             restart_folder(run.path)
         elif not list_checkpoints(run.checkpoints) and (run.path / METRICS).exists():
-            warnings.warn(f"run: no checkpoint in '{run.path}', starting from the first step", stacklevel=2)
+            warnings.warn(f"run: no checkpoint in '{run.path}', starting from the first step", stacklevel=3)
         if total != run.recipe.trainer.epochs:
             run = _extend(run, total)
         resumed = run.record.get("resumed")
@@ -193,7 +258,14 @@ def resume(
             run = run.change(run.recipe)
             if own is not None:
                 run.use_context(own=own)
-            _run(run, attached)
+            _run(run, attached, group)
+    return run
+
+
+def _without_training(run: Run, group: Group | None) -> Run:
+    """Tell the other processes that there is nothing to train."""
+    if group is not None:
+        group.send({"path": str(run.path), "recipe": run.recipe.to_toml()})
     return run
 
 
@@ -259,13 +331,15 @@ def _extend(run: Run, epochs: int) -> Run:
     return run.change(recipe)
 
 
-def _run(run: Run, attached: Attached) -> None:
+def _run(run: Run, attached: Attached, group: Group | None) -> None:
     for folder in (run.path, run.checkpoints):
         remove_parts(folder)
     checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
     state = None if checkpoint is None else checkpoint.state
     if state is None or not state.is_complete(run.recipe):
-        state = train_loop(run.context, checkpoint, attached)
+        state = train_loop(run.context, checkpoint, attached, group)
+    else:
+        _without_training(run, group)
     _finish(run, state, attached.progress)
 
 
@@ -278,6 +352,8 @@ def _recorded(run: Run) -> Iterator[None]:
         # Ctrl-C outside of the training loop, as during the test, is not caught there.
         number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
         run.update_record(status="stopped", stopped=now(), signal=signal.Signals(number).name)
+        if number == getattr(signal, "SIGUSR1", None):
+            requeue()
     except BaseException as error:
         try:
             run.update_record(status="failed")
@@ -314,7 +390,11 @@ def _finish(run: Run, state: RunState, progress: bool) -> None:
     )
 
 
-def _check_main_guard(recipe: Recipe) -> None:
+def _check_alone(recipe: Recipe) -> None:
+    """Raise ConfigError if a recipe needs processes that this one cannot start."""
+    if recipe.trainer.nodes > 1:
+        hosts = recipe.trainer.nodes
+        raise ConfigError(f"trainer.nodes: expected torchrun or srun on each of {hosts} hosts, got neither")
     # Each new process imports the script that started it, and would start the run again.
     if recipe.trainer.devices > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError(

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import ProcessError, TorchcapsError
 from torchcaps.plugins import load_plugins
 from torchcaps.train._callback import SIGNALS, Stopped
 
@@ -51,8 +51,9 @@ def run_workers(target: Callable[..., None], world: int, args: Sequence[Any], hi
     ]
     with _signals_passed_on(processes) as received:
         try:
-            for process in processes:
-                process.start()
+            with _quiet_reducer():
+                for process in processes:
+                    process.start()
             failed = _wait(processes)
             if failed is not None and not received:
                 for process in processes:
@@ -64,6 +65,18 @@ def run_workers(target: Callable[..., None], world: int, args: Sequence[Any], hi
     if failed is not None and not received:
         raise _error([receiver for receiver, _ in pipes], failed, hint)
     return received[0] if received else 0
+
+
+@contextmanager
+def _quiet_reducer() -> Iterator[None]:
+    """Start processes without the advice that DDP prints from C++ where no weight is unused."""
+    before = os.environ.get("TORCH_CPP_LOG_LEVEL")
+    os.environ["TORCH_CPP_LOG_LEVEL"] = before or "ERROR"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TORCH_CPP_LOG_LEVEL"]
 
 
 def _wait(processes: Sequence[BaseProcess]) -> BaseProcess | None:
@@ -88,10 +101,13 @@ def _error(receivers: Sequence[Connection], failed: BaseProcess, hint: str) -> E
         with suppress(EOFError, OSError, ValueError):
             if receiver.poll():
                 reports.append(json.loads(receiver.recv_bytes()))
+    # Rather the first mistake than the loss of a connection that follows from it.
+    reports.sort(key=lambda report: report["lost"])
     ours = [report["message"] for report in reports if report["ours"]]
-    if ours:
-        return TorchcapsError(ours[0])
     code = failed.exitcode or 0
+    # The others of a killed process report the loss of the connection.
+    if ours and code > 0:
+        return TorchcapsError(ours[0])
     if code < 0 or not reports:
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         expected = "trainer.devices: expected all processes to finish"
@@ -142,7 +158,8 @@ def _work(sender: Connection, parent: int, target: Callable[..., None], rank: in
     except Exception as error:
         ours = isinstance(error, TorchcapsError)
         message = str(error) if ours else traceback.format_exception_only(error)[-1].strip()
-        report = {"ours": ours, "message": message, "traceback": traceback.format_exc()}
+        lost = isinstance(error, ProcessError)
+        report = {"ours": ours, "lost": lost, "message": message, "traceback": traceback.format_exc()}
         sender.send_bytes(json.dumps(report).encode("utf-8"))
         sys.exit(1)
 

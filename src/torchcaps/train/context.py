@@ -90,6 +90,10 @@ class RunContext:
         self._model = model
         return model
 
+    def drop_model(self) -> None:
+        """Forget the model that was trained: its weights are divided over processes that have ended."""
+        self._model = None
+
     @property
     def model(self) -> ImageModel:
         """The trained model, in evaluation mode."""

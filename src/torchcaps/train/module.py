@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.optim.swa_utils import AveragedModel
 from torchmetrics import Metric
 
@@ -21,6 +23,7 @@ from torchcaps.errors import ConfigError, TorchcapsError
 from torchcaps.evaluation import is_correct
 from torchcaps.models import ImageModel, create_model
 from torchcaps.nn import LOSSES, ReconstructionLoss
+from torchcaps.train._strategies import shard_model
 from torchcaps.train.recipe import OWN, DataRecipe, LossRecipe, ModelRecipe, OptimRecipe, Recipe, checking_options
 from torchcaps.train.schedule import lr_factor
 
@@ -331,6 +334,13 @@ class CapsModule(LightningModule):
         capsules = model(share * images + (1 - share) * images[order])
         loss = share * self.loss(capsules, labels) + (1 - share) * self.loss(capsules, labels[order])
         return loss, is_correct(capsules.activations, labels)
+
+    def configure_model(self) -> None:
+        # Lightning calls it once the processes are connected.
+        if isinstance(self.trainer.strategy, ModelParallelStrategy):
+            for model in {self.model, self.validated}:
+                if not isinstance(model, FSDPModule):
+                    shard_model(model, self.device_mesh["data_parallel"])  # pyright: ignore[reportOptionalSubscript]
 
     def configure_optimizers(self) -> Any:
         optim = self.recipe.optim

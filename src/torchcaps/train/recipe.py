@@ -108,7 +108,8 @@ class OptimRecipe:
 
 
 # Keys of `trainer` that change results by rounding at most.
-COMPUTE_KEYS = ("accelerator", "precision")
+COMPUTE_KEYS = ("accelerator", "devices", "nodes", "strategy", "timeout", "precision", "logger")
+LOGGERS = ("csv", "mlflow", "tensorboard", "wandb")
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,13 @@ class TrainerRecipe:
         target_accuracy: Validation accuracy after which the run ends early.
         patience: Number of epochs without a better validation after which the run ends early.
         accelerator: Device type.
-        devices: Number of processes.
+        devices: Number of processes on each host. Under torchrun and srun it is the number that they start.
+        nodes: Number of hosts; more than one needs torchrun or srun.
+        strategy: `ddp`, a copy of the weights in each process, or `fsdp2`, which divides them over the processes.
+        timeout: Seconds after which a process that waits for another one gives up.
         precision: Precision of Lightning.
         checkpoint_every: Number of steps between checkpoints.
+        logger: Loggers: `tensorboard`, `mlflow`, `wandb`, `csv`, or a list of them.
     """
 
     epochs: int = field(default=10, metadata={"least": 1})
@@ -130,8 +135,23 @@ class TrainerRecipe:
     patience: int | None = field(default=None, metadata={"least": 1})
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = field(default=1, metadata={"least": 1})
+    nodes: int = field(default=1, metadata={"least": 1})
+    strategy: Literal["ddp", "fsdp2"] = "ddp"
+    timeout: float = field(default=600.0, metadata={"above": 0})
     precision: Literal["32-true", "64-true", "bf16-true", "16-mixed", "bf16-mixed"] = "32-true"
     checkpoint_every: int = field(default=100, metadata={"least": 1})
+    logger: str | list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in self.loggers:
+            if name not in LOGGERS:
+                raise ConfigError(f"logger: expected {', '.join(LOGGERS)}, got {name!r}{nearest(str(name), LOGGERS)}")
+
+    @property
+    def loggers(self) -> tuple[str, ...]:
+        """Names of the loggers; on the command line several are separated by commas."""
+        names = self.logger.split(",") if isinstance(self.logger, str) else self.logger
+        return tuple(name.strip() if isinstance(name, str) else name for name in names)
 
 
 @dataclass(frozen=True)
@@ -168,11 +188,7 @@ class Recipe:
             raise ConfigError(
                 f"name: expected letters, digits, '-', '_', '.' and spaces, as in a file name, got {self.name!r}"
             )
-        if self.data.batch_size % self.trainer.devices:
-            raise ConfigError(
-                f"data.batch_size: expected a multiple of trainer.devices = {self.trainer.devices}, "
-                f"got {self.data.batch_size}"
-            )
+        check_batch_size(self, self.trainer.devices * self.trainer.nodes)
 
     def to_toml(self) -> str:
         """Return the recipe as TOML with every value; `parse_recipe` reads it.
@@ -181,6 +197,23 @@ class Recipe:
             The text.
         """
         return dump(asdict(self)) + "\n"
+
+
+def check_batch_size(recipe: Recipe, world: int) -> None:
+    """Raise ConfigError if the images of a step cannot be divided equally among the processes.
+
+    Args:
+        recipe: The recipe.
+        world: Number of processes.
+
+    Raises:
+        ConfigError: If the batch size is not a multiple of it.
+    """
+    if recipe.data.batch_size % world:
+        raise ConfigError(
+            f"data.batch_size: expected a multiple of the {world} processes (trainer.devices), "
+            f"got {recipe.data.batch_size}"
+        )
 
 
 def list_recipes() -> list[str]:
@@ -443,7 +476,7 @@ def checking_options(table: str, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def learning_settings(recipe: Recipe) -> Recipe:
-    """Return a recipe without its name, description, accelerator and precision.
+    """Return a recipe without its name, its description and what changes results by rounding at most.
 
     Args:
         recipe: The recipe.
@@ -464,8 +497,8 @@ def learning_settings(recipe: Recipe) -> Recipe:
 def recipe_hash(recipe: Recipe) -> str:
     """Return a hash of everything that the states of a run depend on.
 
-    Name, description, device, precision, workers, the number of epochs, the patience and the number of steps between
-    checkpoints are left out: a run may be extended, or continued on another device.
+    Name, description, devices, precision, loggers, workers, the number of epochs, the patience and the number of steps
+    between checkpoints are left out: a run may be extended, or continued on other devices.
 
     Args:
         recipe: The recipe.

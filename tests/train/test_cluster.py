@@ -1,0 +1,117 @@
+"""Launchers: what torchrun and SLURM tell a process, and jobs that go back into the queue."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from raising import raises_about
+from torchcaps.errors import ConfigError
+from torchcaps.train import Run, fit, is_first_process
+from torchcaps.train._cluster import is_restarted, launch_id, launched
+
+from .conftest import MakeRecipe
+
+ELASTIC = {
+    "TORCHELASTIC_RUN_ID": "job7", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1234",
+}  # fmt: skip
+SLURM = {
+    "SLURM_NTASKS": "6", "SLURM_NNODES": "3", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+    "SLURM_JOB_ID": "42", "SLURM_NTASKS_PER_NODE": "2",
+}  # fmt: skip
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> None:
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_process_without_a_launcher() -> None:
+    assert launched() is None
+    assert is_first_process()
+    assert not is_restarted()
+    assert launch_id() is None
+
+
+def test_process_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, ELASTIC)
+    group = launched()
+    assert group is not None
+    assert (group.rank, group.world, group.nodes, group.devices) == (3, 4, 2, 2)
+    assert not is_first_process()
+    assert launch_id() == "job7"
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert is_restarted()
+
+
+def test_task_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, SLURM)
+    group = launched()
+    assert group is not None
+    assert (group.rank, group.world, group.nodes, group.devices) == (0, 6, 3, 2)
+    assert launch_id() == "42"
+    monkeypatch.setenv("SLURM_NNODES", "4")
+    with raises_about(ConfigError, "trainer.devices:", 6):
+        launched()
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE")
+    with raises_about(ConfigError, "--ntasks-per-node:", "--ntasks=6"):
+        launched()
+
+
+def test_job_script_of_one_task_is_no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, {**SLURM, "SLURM_NTASKS": "1"})
+    assert launched() is None
+
+
+def test_several_hosts_need_a_launcher(recipe: MakeRecipe, tmp_path: Path) -> None:
+    with raises_about(ConfigError, "trainer.nodes:", 2):
+        fit(recipe("trainer.nodes=2"), tmp_path / "run")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGUSR1")
+def test_slurm_job_is_queued_again_and_resumes(recipe: MakeRecipe, tmp_path: Path) -> None:
+    """The real command line with the variables of a job, and a program in place of SLURM's scontrol."""
+    small = recipe("model.name=cnn_small", "model.options={}", "trainer.epochs=400")
+    (tmp_path / "recipe.toml").write_text(small.to_toml())
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "scontrol"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
+    program.chmod(0o755)
+    environment = {
+        **os.environ, "SLURM_JOB_ID": "42", "SLURM_NTASKS": "1", "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }  # fmt: skip
+    words = ["train", tmp_path / "recipe.toml", "--out", tmp_path / "run", "--quiet", "--no-report"]
+    command = [sys.executable, "-m", "torchcaps", *map(str, words)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 240
+        while not list((tmp_path / "run" / "checkpoints").glob("*.ckpt")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGUSR1)
+        _, stderr = process.communicate(timeout=240)
+    assert process.returncode == 128 + signal.SIGUSR1, stderr
+    assert (tmp_path / "calls").read_text() == "requeue 42\n"
+    run = Run.open(tmp_path / "run")
+    assert (run.status, run.record["signal"]) == ("stopped", "SIGUSR1")
+    done = len(run.metrics().get("epoch", []))
+    # SLURM starts the same command again.
+    again = {**environment, "SLURM_RESTART_COUNT": "1"}
+    with subprocess.Popen(command, env=again, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 240
+        while len(Run.open(tmp_path / "run").metrics().get("epoch", [])) <= done:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=240)
+    assert len(Run.open(tmp_path / "run").record["resumed"]) == 1
