@@ -22,14 +22,17 @@ from torchcaps import viz
 from torchcaps.bench import read_result, summary
 from torchcaps.experiments import (
     Comparison,
+    NetworkRow,
     ReproductionResult,
     compare_markdown,
+    format_machine,
     format_statistic,
     list_reproductions,
     load_reproduction,
     read_json,
     reproduction_markdown,
     summarize,
+    with_direction,
     write_json,
 )
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
@@ -46,6 +49,7 @@ BENCHMARK = ROOT / "benchmarks" / "results" / "dynamic.json"
 DIGIT_CAPS = {"batch": 128, "children": 1152, "parents": 10, "iters": 3}
 # Rows of the reproductions on the page of results: reproduction, network, column.
 HEADLINES = (
+    ("mnist_efficient", "Efficient-CapsNet", "error"),
     ("mnist_efficient", "Branched CapsNet", "error"),
     ("mnist_efficient", "Residual CapsNet", "error"),
     ("mnist_efficient", "Residual CapsNet, all 60,000 images", "error"),
@@ -88,28 +92,68 @@ def results(folder: Path = ROOT / "results") -> str:
 
 
 def headlines(folder: Path = ROOT / "results") -> str:
-    """Return selected numbers of the reproductions beside the papers' in Markdown, as far as they are measured."""
+    """Return selected numbers of the reproductions beside the papers' in Markdown, as far as they are measured.
+
+    A row has the paper's number only if its network and its protocol are those of the paper.
+    """
     table = [
-        "| experiment | network | per cent | paper | ours | parameters with decoder | minutes |",
+        "| experiment | network | per cent | paper | ours | parameters | minutes |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
     for name, label, column in HEADLINES:
         file, entry = folder / f"reproduce-{name}.json", load_reproduction(name)
         paper = {network.label: network.paper.get(column) for network in entry.networks}[label]
+        paper = paper if entry.same_experiment else None
         rows = read_json(ReproductionResult, file).rows if file.exists() else []
         for network in rows:
             if network.label == label and network.columns.get(column) is not None:
                 cells = (
                     entry.title,
                     label,
-                    column,
+                    with_direction(column),
                     "" if paper is None else f"{paper:g}",
                     format_statistic(network.columns[column], 2),
                     f"{network.parameters:,}",
                     format_statistic(network.seconds, 0, 1 / 60),
                 )
                 table.append(f"| {' | '.join(cells)} |")
-    return "\n".join(table)
+    done = finished(folder)
+    seeds = max((len(row.finished) for rows in done.values() for row in rows), default=0)
+    about = f"↓ lower is better, ↑ higher is better. {len(done)} of {len(list_reproductions())} reproductions have "
+    about += f"results, none of them from a GPU, with {'one seed each' if seeds == 1 else f'up to {seeds} seeds'}."
+    return "\n".join([*table, "", about])
+
+
+def recorded(folder: Path = ROOT / "results") -> dict[str, Any]:
+    """Return the recorded results of all reproductions in the compact form that the package contains."""
+    return {name: {row.label: recorded_network(row) for row in rows} for name, rows in finished(folder).items()}
+
+
+def finished(folder: Path) -> dict[str, list[NetworkRow]]:
+    """Return the finished networks of each reproduction that has any."""
+    files = {name: folder / f"reproduce-{name}.json" for name in list_reproductions()}
+    results = {name: read_json(ReproductionResult, file).rows for name, file in files.items() if file.exists()}
+    rows = {name: [row for row in each if row.finished] for name, each in results.items()}
+    return {name: each for name, each in rows.items() if each}
+
+
+def recorded_network(network: NetworkRow) -> dict[str, Any]:
+    """Return the compact form of one network."""
+    columns = {name: asdict(value) for name, value in network.columns.items() if value is not None}
+    for value in columns.values():
+        value.update({key: value[key] and round(value[key], 4) for key in ("mean", "std")})
+    return {
+        "columns": columns,
+        "minutes": round(network.seconds.mean / 60, 1) if network.seconds else 0.0,
+        "runs": len(network.finished),
+        "parameters": network.parameters,
+        "machine": format_machine(network.finished[0]),
+    }
+
+
+def write_recorded(file: Path = ROOT / "src" / "torchcaps" / "reproductions" / "recorded.json") -> None:
+    """Write the recorded results into the package."""
+    file.write_text(json.dumps(recorded(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def comparison(folder: Path = ROOT / "results") -> str:
@@ -440,5 +484,6 @@ if __name__ == "__main__":
         print(*record(Path(source)), sep="\n")
     for file in (ROOT / "results").glob("compare-*.json"):
         draw_comparison(file)
+    write_recorded()
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

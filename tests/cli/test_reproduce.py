@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import torchcaps.experiments
+from refusing import refused
 from torchcaps.cli._args import program
 from torchcaps.experiments import list_reproductions
 from torchcaps.report.registry import FIGURES, FigureEntry
@@ -52,13 +53,20 @@ def words(pictures: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def test_table_report_and_figures(words: list[str], folder: Path, ask, ask_json) -> None:
     code, out, err = ask(*words)
     assert code == 0
-    assert out.startswith("Stripes\nSomebody 2026. Seconds.\n")
+    # It is a trial: the note is about the unchanged experiment.
+    heading, source, *_ = out.splitlines()
+    assert heading.startswith("TRIAL with ")
+    assert heading.endswith("Stripes")
+    assert "trainer.epochs=1" in heading
+    assert source == "Somebody 2026."
+    assert "TRIAL with" in (folder / "report-mine.html").read_text()
     lines = [line.split() for line in out.splitlines()]
     assert [line[:3] for line in lines if line and line[0] in ("CNN", "Capsules")] == [
-        ["CNN", "accuracy", "99"],
-        ["Capsules", "accuracy", next(line[2] for line in lines if line and line[0] == "Capsules")],
+        ["CNN", "accuracy", "↑"],
+        ["Capsules", "accuracy", "↑"],
     ]
-    announced = [line for line in err.splitlines() if not line.startswith("epoch")]
+    assert "networks: 2, runs: 2, finished: 0" in err
+    announced = [line for line in err.splitlines() if ", seed " in line or line.startswith("drawing")]
     assert announced == ["1/2  CNN, seed 0", "2/2  Capsules, seed 0", "drawing training_loss"]
     for part in ("reproduction-mine.json", "report-mine.html", "figures/mine-training_loss.png"):
         assert (folder / part).exists()
@@ -108,7 +116,9 @@ def test_stopped_reproduction_prints_how_to_resume(
     code, out, err = ask(*words, "--only", "Caps*", "--only", "CNN")
     assert (code, out) == (130, "")
     given = " ".join(words[1:-2])
-    assert err == (f"stopped; resume with: {program()} reproduce {given} --only 'Caps*' --only CNN --out {folder}\n")
+    assert err.endswith(
+        f"stopped; resume with: {program()} reproduce {given} --only 'Caps*' --only CNN --out {folder}\n"
+    )
     assert json.loads(ask(*words, "--json")[1]) == {"folder": str(folder), "status": "stopped"}
     assert " --report " in ask(*words, "--report")[2]
 
@@ -137,10 +147,11 @@ def test_list(ask, ask_json, tmp_path: Path) -> None:
     code, out, err = ask("reproduce", "--out", tmp_path)
     assert (code, err) == (0, "")
     recorded = json.loads(file.read_text())["rows"]
-    errors = [f"error {row['columns']['error']['mean']:.2f}" for row in recorded if row["columns"]]
+    errors = [f"{row['columns']['error']['mean']:.2f}" for row in recorded if row["columns"]]
     assert errors
     for error in errors:
-        assert any(line.endswith(error) for line in out.splitlines())
+        # Recorded and yours.
+        assert any(line.split().count(error) == 2 for line in out.splitlines())
     entries = ask_json("reproduce", "--out", tmp_path)
     assert [entry["name"] for entry in entries] == list_reproductions()
     (table,) = (entry for entry in entries if entry["name"] == "mnist_table1")
@@ -154,10 +165,40 @@ def test_list(ask, ask_json, tmp_path: Path) -> None:
         (["affine", "attacks"], "reproduction: expected one name or file, got affine, attacks"),
         (["seed=1"], "reproduction: expected one name or file, got only 'seed=1'"),
         (["afine"], "unknown reproduction 'afine'; did you mean 'affine'?"),
-        (["affine", "--only", "CN"], "unknown network 'CN' of affine; did you mean 'CNN'?"),
+        (["affine", "--only", "CN"], "unknown network 'CN' of affine; known: 'CapsNet', 'Matrix"),
         (["--report"], "reproduction: expected a name with --only, --report and --remeasure, got none"),
         (["--remeasure"], "reproduction: expected a name with --only, --report and --remeasure, got none"),
     ],
 )
 def test_errors(more: list[str], message: str, ask) -> None:
-    assert ask("reproduce", *more) == (2, "", f"{message}\n")
+    code, out, err = ask("reproduce", *more)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+
+
+def test_recorded_results_are_shown(ask, ask_json, tmp_path: Path) -> None:
+    code, out, _ = ask("reproduce", "mnist_table1", "--report", "--out", tmp_path)
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith("CNN ")]
+    recorded = json.loads((RESULTS / "reproduce-mnist_table1.json").read_text())["rows"][-1]["columns"]["error"]["mean"]
+    assert line.split()[:5] == ["CNN", "error", "↓", "(0.39)", f"{recorded:.2f}"]
+    entries = {entry["name"]: entry for entry in ask_json("reproduce", "--out", tmp_path)}
+    network = entries["mnist_efficient"]["networks"][0]
+    assert network["recorded"]["columns"]["error"]["mean"] == pytest.approx(0.43)
+    assert network["recorded"]["minutes"] > 0
+
+
+def test_needs_and_cost_before_the_start(ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchcaps.experiments, "reproduce", lambda *args, **options: SimpleNamespace(status="stopped"))
+    monkeypatch.setattr("torchcaps.cli._data.list.local_files_of", lambda name: "none")
+    _, _, err = ask("reproduce", "mnist_table1", "--only", "CNN", "--out", tmp_path)
+    assert "networks: 1, runs: 1, finished: 0" in err
+    assert "15 minutes" in err
+    assert "data download mnist" in err
+    _, _, err = ask("reproduce", "mnist_table1", "epochs=1", "--out", tmp_path)
+    assert err.startswith("TRIAL with epochs=1")
+
+
+def test_unknown_network_is_quoted(ask) -> None:
+    err = refused(ask, "reproduce", "mnist_table1", "--only", "Cnn", about=["'Cnn'"])
+    assert "'CapsNet, 1 iteration, reconstruction', 'CapsNet, 1 iteration, no reconstruction', 'CNN'" in err

@@ -29,10 +29,10 @@ def test_page_contains_everything(tmp_path):
     path = write_reproduction_report(replace(result, failed_figures={"coupling": "no <routing>"}), tmp_path)
     text = path.read_text()
     assert path == tmp_path / "report-tiny.html"
-    assert "<h1>Tiny &lt;table&gt;</h1>" in text
+    assert "<h1>TRIAL with trainer.epochs=1, not the experiment: Tiny &lt;table&gt;</h1>" in text
     assert "<strong>1 of 2</strong> runs finished" in text
     assert "The recipes were changed: trainer.epochs=1." in text
-    assert "<tr><td>CNN</td><td>error</td><td>0.39</td><td>0.50</td>" in text
+    assert "<tr><td>CNN</td><td>error ↓</td><td>0.39</td><td>0.50</td>" in text
     assert '<img src="data:image/png;base64,' in text
     assert "<figcaption>A &lt;caption&gt;.</figcaption>" in text
     assert '<p class="muted">Not available: no &lt;routing&gt;.</p>' in text

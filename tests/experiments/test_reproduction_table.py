@@ -59,7 +59,7 @@ def result(entry, rows) -> ReproductionResult:
 def test_paper_and_ours(rows):
     head, cnn, capsules = reproduction_lines(rows, ["error"])
     assert head == ["network", "per cent", "paper", "ours", "epochs", "parameters", "minutes", "runs", "note"]
-    assert cnn == ["CNN", "error", "0.39", "0.60 ± 0.14", "5", "12,345", "1.5", "2", ""]
+    assert cnn == ["CNN", "error ↓", "0.39", "0.60 ± 0.14", "5", "12,345", "1.5", "2", ""]
     assert capsules == ["Capsules, 1 iteration", "", "", "", "", "", "", "0", "seed 0: no | way"]
     assert reproduction_lines(rows, ["error"], machine=True)[1][8] == "2 cores, a processor"
 
@@ -80,8 +80,8 @@ def test_one_line_per_column():
     row = summarize_network(network, [run(0, {"error": 4.0, "error, 13 crops": 3.5})], {})
     table = reproduction_lines([row], ["error", "error, 13 crops"])
     assert [cells[:4] for cells in table[1:]] == [
-        [network.label, "error", "2.2", "4.00"],
-        ["", "error, 13 crops", "", "3.50"],
+        [network.label, "error ↓", "2.2", "4.00"],
+        ["", "error, 13 crops ↓", "", "3.50"],
     ]
     assert table[2][4:] == [""] * 4
 
@@ -91,7 +91,7 @@ def test_markdown(entry, result):
     assert text.startswith(
         "## Tiny <table>\n\nSomebody 2026, table 1. Two steps each.\n\n`torchcaps reproduce tiny`\n\n| "
     )
-    assert "| CNN | error | 0.39 | 0.60 ± 0.14 | 5 | 12,345 | 1.5 | 2 | 2 cores, a processor |  |" in text
+    assert "| CNN | error ↓ | 0.39 | 0.60 ± 0.14 | 5 | 12,345 | 1.5 | 2 | 2 cores, a processor |  |" in text
     assert r"seed 0: no \| way" in text
     assert "![Votes of a class](images/reproduce-tiny-vote_plane.png)" in text
     counts = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
@@ -101,7 +101,7 @@ def test_markdown(entry, result):
 def test_markdown_without_result(entry, result):
     text = reproduction_markdown(entry, None)
     assert "`torchcaps reproduce tiny`: not run yet." in text
-    assert "| CNN | error | 0.39 |  |  |  |  | 0 |  |" in text
+    assert "| CNN | error ↓ | 0.39 |  |  |  |  | 0 |  |" in text
     failed = replace(result, rows=result.rows[1:])
     assert "`torchcaps reproduce tiny`: not run yet." in reproduction_markdown(entry, failed)
 
@@ -118,4 +118,4 @@ def test_changed_recipe_is_marked(entry, result):
 def test_current_numbers_of_the_paper(entry, result):
     cnn, capsules = result.rows
     old = replace(result, rows=[replace(cnn, paper={"error": 0.4}), capsules])
-    assert "| CNN | error | 0.39 |" in reproduction_markdown(entry, old)
+    assert "| CNN | error ↓ | 0.39 |" in reproduction_markdown(entry, old)

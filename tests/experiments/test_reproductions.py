@@ -147,4 +147,4 @@ def test_errors_of_recipes_together(tmp_path):
     with pytest.raises(ConfigError) as caught:
         plan_runs(entry, ["optim.lrr=1"])
     assert "unknown recipe 'digit'; did you mean 'digits'?" in str(caught.value)
-    assert "unknown key 'optim.lrr'; did you mean 'lr'?" in str(caught.value)
+    assert "unknown key 'optim.lrr'; did you mean 'optim.lr'?" in str(caught.value)

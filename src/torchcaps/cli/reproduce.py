@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchcaps._registry import nearest
-from torchcaps.cli._args import split_words
+from torchcaps.cli._args import program, split_words
 from torchcaps.cli._multi_run import ConsoleReporter, exit_code, report_stopped
 from torchcaps.cli._submit import add_submit, submit
 from torchcaps.cli._verb import Verb
@@ -62,6 +62,8 @@ def _run(args: Namespace, out: Output) -> int:
     words += ["--report"] if args.report else []
     if (code := submit(args, words, folder, out)) is not None:
         return code
+    if out.shows_progress and not args.report:
+        _announce(entry, train, changes, folder)
     try:
         with out.stdout_kept():
             result = reproduce(
@@ -69,7 +71,9 @@ def _run(args: Namespace, out: Output) -> int:
             )
     except KeyboardInterrupt:
         return report_stopped(words, folder, args.out, out)
-    return report_stopped(words, folder, args.out, out) if result.status == "stopped" else _finish(result, folder, out)
+    if result.status == "stopped":
+        return report_stopped(words, folder, args.out, out)
+    return _finish(result, folder, out, report_only=args.report)
 
 
 def _labels(entry: Reproduction, args: Namespace) -> list[str] | None:
@@ -77,7 +81,8 @@ def _labels(entry: Reproduction, args: Namespace) -> list[str] | None:
     labels = [network.label for network in entry.networks]
     for pattern in args.only or ():
         if not any(fnmatchcase(label, pattern) for label in labels):
-            raise UnknownNameError(f"unknown network '{pattern}' of {entry.name}{nearest(pattern, labels)}")
+            known = ", ".join(f"'{label}'" for label in labels)
+            raise UnknownNameError(f"unknown network '{pattern}' of {entry.name}; known: {known}")
     if args.report:
         return []
     if args.only is None:
@@ -85,20 +90,61 @@ def _labels(entry: Reproduction, args: Namespace) -> list[str] | None:
     return [label for label in labels if any(fnmatchcase(label, pattern) for pattern in args.only)]
 
 
-def _finish(result: ReproductionResult, folder: Path, out: Output) -> int:
-    from torchcaps.experiments import reproduction_lines, result_file, write_reproduction_report
+def _announce(entry: Reproduction, train: list[str] | None, changes: list[str], folder: Path) -> None:
+    """Print to stderr what will be trained, how long that took where it was recorded, and which data it needs."""
+    from torchcaps.cli._data.list import local_files_of
+    from torchcaps.data import DATASETS
+    from torchcaps.experiments import changes_experiment, load_recorded, plan_runs, recorded_minutes
+
+    runs = [run for run in plan_runs(entry, changes) if train is None or run.label in train]
+    left = [run for run in runs if not (folder / run.folder / "weights.safetensors").exists()]
+    trial = [change for change in changes if changes_experiment(change)]
+    lines = [f"TRIAL with {', '.join(trial)}: its numbers are not those of the experiment"] if trial else []
+    lines.append(f"networks: {len({run.label for run in runs})}, runs: {len(runs)}, finished: {len(runs) - len(left)}")
+    minutes = recorded_minutes(entry.name, (run.label for run in left))
+    if minutes is not None and left:
+        machine = next(iter(load_recorded()[entry.name].values())).machine
+        unchanged = "the unchanged recipes" if trial else "the rest"
+        lines.append(f"recorded time of {unchanged}: {minutes:.0f} minutes ({machine})")
+    elif left:
+        lines.append("no recorded time: not all of its networks have been run yet")
+    for name in sorted({str(run.recipe.data.options.get("source", run.recipe.data.name)) for run in left}):
+        state = "not needed" if name not in DATASETS else local_files_of(name)
+        hint = "" if state in ("all", "not needed") else f"; `{program()} data download {name}` downloads it"
+        lines.append(f"data {name}: files on this machine: {state}{hint}")
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _finish(result: ReproductionResult, folder: Path, out: Output, *, report_only: bool) -> int:
+    from torchcaps.experiments import load_recorded, reproduction_lines, result_file, write_reproduction_report
 
     report = write_reproduction_report(result, folder)
-    out.document({"folder": folder, "report": report, **asdict(result)})
-    header, *rows = reproduction_lines(result.rows, result.columns)
-    out.say(result.title, style="bold")
-    out.say(f"{result.source}. {result.note}".strip())
+    out.document({"folder": folder, "report": report, "trial": bool(result.changes), **asdict(result)})
+    recorded = load_recorded().get(result.name)
+    header, *rows = reproduction_lines(
+        result.rows,
+        result.columns,
+        same_experiment=result.same_experiment,
+        recorded=recorded,
+        trial=bool(result.changes),
+    )
+    out.say(result.heading, style="bold")
+    out.say(result.lead)
     out.table(header, rows)
+    out.say(_legend(result.same_experiment))
+    shown = recorded is not None and report_only
+    if recorded is not None and not any(row.finished for row in result.rows):
+        out.say("none of these networks has been trained here; `recorded` are the results in the package")
     for name, reason in result.failed_figures.items():
         out.say(f"figure {name} is not available: {reason}")
     figures = {f"figure {name}": folder / figure.file for name, figure in result.figures.items()}
     out.facts({"table": result_file(result.name, folder), "report": report, **figures, "runs": folder})
-    return exit_code(run.status for row in result.rows for run in row.runs)
+    return 0 if shown else exit_code(run.status for row in result.rows for run in row.runs)
+
+
+def _legend(same_experiment: bool) -> str:
+    legend = "↓ lower is better, ↑ higher is better"
+    return legend if same_experiment else f"{legend}; in parentheses: the paper's network or protocol differs"
 
 
 def _list(args: Namespace, folder: Path, out: Output) -> int:
@@ -108,9 +154,11 @@ def _list(args: Namespace, folder: Path, out: Output) -> int:
         ReproductionResult,
         format_statistic,
         list_reproductions,
+        load_recorded,
         load_reproduction,
         read_json,
         result_file,
+        with_direction,
     )
 
     documents, rows = [], []
@@ -121,24 +169,34 @@ def _list(args: Namespace, folder: Path, out: Output) -> int:
         document = asdict(entry)
         for number, network in enumerate(entry.networks):
             columns = {key: value for key, value in ours.get(network.label, {}).items() if value is not None}
+            known = load_recorded().get(name, {}).get(network.label)
             document["networks"][number]["ours"] = {key: asdict(value) for key, value in columns.items()}
-            paper = ", ".join(f"{key} {value:g}" for key, value in network.paper.items())
-            measured = ", ".join(f"{key} {format_statistic(value, 2)}" for key, value in columns.items())
-            rows.append([*([name, entry.title] if number == 0 else ["", ""]), network.label, paper, measured])
+            document["networks"][number]["recorded"] = None if known is None else asdict(known)
+            cells = [*([name, entry.title] if number == 0 else ["", ""]), network.label]
+            # The first column is the main one; the table of the reproduction has all.
+            for column in [*network.paper, *columns, *(known.columns if known else [])][:1] or [""]:
+                paper = network.paper.get(column)
+                cells.append(with_direction(column))
+                cells.append("" if paper is None else f"{paper:g}" if entry.same_experiment else f"({paper:g})")
+                cells.append(format_statistic(known.columns.get(column), 2) if known else "")
+                cells.append(format_statistic(columns.get(column), 2))
+            rows.append([*cells, f"{known.minutes:.0f} x {known.runs}" if known else ""])
         documents.append({**document, "result": file if file.exists() else None})
     out.document(documents)
-    out.table(("reproduction", "title", "network", "paper, %", "ours, %"), rows)
+    out.table(("reproduction", "title", "network", "per cent", "paper", "recorded", "yours", "minutes x runs"), rows)
+    out.say(_legend(False))
     return 0
 
 
 VERB = Verb(
     name="reproduce",
     summary="reproduce a published table or figure",
-    description="Without a name, lists the reproductions with the papers' numbers and the measured ones. With a name, "
-    "trains the networks of the reproduction, measures them, draws its figures, and writes a table of paper and own "
-    "results. Every run has its own folder, and reproductions share runs of the same recipe. The same command resumes "
-    "a stopped reproduction. A network that fails is reported with the reason. trainer.precision=bf16-mixed does not "
-    "change the experiment and is faster on processors that support it; other changes make a trial.",
+    description="Without a name, lists the reproductions with the papers' numbers, the recorded ones that are part of "
+    "the package, and yours. With a name, states the data and the time that it needs, trains the networks of the "
+    "reproduction, measures them, draws its figures, and writes a table of paper and own results. Every run has its "
+    "own folder, and reproductions share runs of the same recipe. The same command resumes a stopped reproduction. A "
+    "network that fails is reported with the reason. trainer.precision=bf16-mixed does not change the experiment and "
+    "is faster on processors that support it; other changes make a trial, which is marked as one.",
     examples=(
         ("torchcaps reproduce", "list the reproductions and the papers' numbers"),
         ("torchcaps reproduce mnist_table1", "train missing networks, measure, draw and report"),

@@ -7,7 +7,8 @@ from torchcaps.experiments.compare import compare
 from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
 from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
-from torchcaps.experiments.metrics import METRICS, Metric
+from torchcaps.experiments.metrics import METRICS, Metric, with_direction
+from torchcaps.experiments.recorded import RecordedNetwork, load_recorded, recorded_minutes
 from torchcaps.experiments.repeat import RepeatedRun, Repetition, repeat
 from torchcaps.experiments.repeat_report import repeat_lines, run_lines, write_repeat_report
 from torchcaps.experiments.reporter import Reporter, SilentReporter
@@ -51,6 +52,7 @@ __all__ = [
     "NetworkRun",
     "NetworkSpec",
     "PlannedRun",
+    "RecordedNetwork",
     "RepeatedRun",
     "Repetition",
     "Reporter",
@@ -71,10 +73,12 @@ __all__ = [
     "format_machine",
     "format_statistic",
     "list_reproductions",
+    "load_recorded",
     "load_reproduction",
     "parse_space",
     "plan_runs",
     "read_json",
+    "recorded_minutes",
     "repeat",
     "repeat_lines",
     "reproduce",
@@ -89,6 +93,7 @@ __all__ = [
     "summarize_router",
     "sweep",
     "sweep_lines",
+    "with_direction",
     "write_json",
     "write_repeat_report",
     "write_reproduction_report",

@@ -42,6 +42,24 @@ class Metric:
 METRICS: Registry[Metric] = Registry("metric")
 
 
+def with_direction(column: str) -> str:
+    """Return the name of a column with an arrow: down if lower is better, up if higher is better.
+
+    Args:
+        column: Name of a column of a metric.
+
+    Returns:
+        The name with the arrow.
+
+    Example:
+        >>> with_direction("novel error"), with_direction("both correct")
+        ('novel error ↓', 'both correct ↑')
+    """
+    if not column:
+        return column
+    return f"{column} {'↓' if 'error' in column else '↑'}"
+
+
 def _register(name: str, *columns: str) -> Callable[[Compute], Compute]:
     def register(compute: Compute) -> Compute:
         METRICS.add(name, Metric(columns, compute))

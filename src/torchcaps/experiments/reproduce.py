@@ -22,7 +22,7 @@ from torchcaps.experiments.reproduction_result import (
 )
 from torchcaps.experiments.reproductions import Reproduction, changes_experiment, plan_runs
 from torchcaps.experiments.run_or_resume import failure_reason
-from torchcaps.report import FigureContext, draw_figure
+from torchcaps.report import FIGURES, FigureContext, draw_figure
 from torchcaps.train import Run
 from torchcaps.train.environment import now
 
@@ -82,7 +82,7 @@ def reproduce(
         result = replace(_result(entry, plan, runs, changes), figures=figures)
         write_json(file, result)
     if result.status != "stopped":
-        drawn, failed = _draw(entry, runs, folder, reporter)
+        drawn, failed = _draw(entry, runs, folder, reporter, partly=train is not None)
         result = replace(result, figures=drawn, failed_figures=failed)
         write_json(file, result)
     return result
@@ -136,14 +136,18 @@ def _result(
         changes=[change for change in changes if changes_experiment(change)],
         status="stopped" if "stopped" in statuses else "finished" if complete else "partial",
         date=now(),
+        same_experiment=entry.same_experiment,
         rows=[summarize_network(network, runs[network.label], recipes[network.label]) for network in entry.networks],
     )
 
 
 def _draw(
-    entry: Reproduction, runs: Mapping[str, list[NetworkRun]], folder: Path, reporter: Reporter
+    entry: Reproduction, runs: Mapping[str, list[NetworkRun]], folder: Path, reporter: Reporter, *, partly: bool
 ) -> tuple[dict[str, FigureFile], dict[str, str]]:
-    """Draw the figures from the first finished run of each network; return files and reasons of failures."""
+    """Draw the figures from the first finished run of each network; return files and reasons of failures.
+
+    If only part of the networks was requested, figures of the others are left out without a reason.
+    """
     contexts = {}
     for label, each in runs.items():
         finished = [run.folder for run in each if run.status == "finished"]
@@ -156,6 +160,8 @@ def _draw(
         file = Path("figures") / f"{entry.name}-{name}.png"
         # A figure that fails is reported, and the numbers remain.
         try:
+            if partly and all(FIGURES[name].requires(context) for context in contexts.values()):
+                continue
             drawn = draw_figure(name, contexts)
             make_folder((folder / file).parent)
             write_figure(folder / file, drawn.figure)

@@ -33,10 +33,16 @@ def write_reproduction_report(result: ReproductionResult, folder: str | Path) ->
         "networks": str(len(result.rows)),
         "minutes of training": f"{sum(metrics.seconds for metrics in finished) / 60:.1f}",
     }
-    text = "All numbers are in per cent. Ours are mean and standard deviation over the finished runs."
+    text = (
+        "All numbers are in per cent: ↓ lower is better, ↑ higher is better. Ours are mean and standard deviation over "
+    )
+    text += "the finished runs."
+    if not result.same_experiment:
+        text += " The paper's numbers are in parentheses, because its networks or its protocol differ."
     if result.changes:
         text += f" The recipes were changed: {', '.join(result.changes)}."
-    lines = reproduction_lines(result.rows, result.columns, machine=True)
+    shown = {"same_experiment": result.same_experiment, "trial": bool(result.changes)}
+    lines = reproduction_lines(result.rows, result.columns, machine=True, **shown)
     sections = [Section("Paper and ours", text, lines=lines)]
     for name, figure in result.figures.items():
         png = read_bounded(folder / figure.file)
@@ -45,6 +51,5 @@ def write_reproduction_report(result: ReproductionResult, folder: str | Path) ->
         sections.append(Section(FIGURES[name].title, f"Not available: {reason}."))
     tables = {row.label: row.recipe for row in result.rows}
     path = folder / f"report-{result.name}.html"
-    lead = f"{result.source}. {result.note}".strip()
-    write_text(path, page(result.title, lead, facts, sections, tables))
+    write_text(path, page(result.heading, result.lead, facts, sections, tables))
     return path

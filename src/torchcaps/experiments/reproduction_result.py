@@ -123,6 +123,7 @@ class ReproductionResult:
         rows: One row per network.
         figures: Figures, by name.
         failed_figures: Reasons for figures that could not be drawn, by name.
+        same_experiment: Whether networks and protocol are those of the paper.
     """
 
     name: str
@@ -137,6 +138,17 @@ class ReproductionResult:
     rows: list[NetworkRow]
     figures: dict[str, FigureFile] = field(default_factory=dict)
     failed_figures: dict[str, str] = field(default_factory=dict)
+    same_experiment: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The title; of a trial, whose recipes were changed, with the changes."""
+        return f"TRIAL with {', '.join(self.changes)}, not the experiment: {self.title}" if self.changes else self.title
+
+    @property
+    def lead(self) -> str:
+        """Source and note; the note is about the unchanged experiment and left out of a trial."""
+        return f"{self.source}." if self.changes else f"{self.source}. {self.note}".strip()
 
 
 def summarize_network(network: NetworkSpec, runs: Sequence[NetworkRun], recipe: dict[str, Any]) -> NetworkRow:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from torchcaps.experiments.metrics import METRICS
+from torchcaps.experiments.metrics import METRICS, with_direction
+from torchcaps.experiments.recorded import RecordedNetwork
 from torchcaps.experiments.reproduction_result import (
     NetworkMetrics,
     NetworkRow,
@@ -19,13 +20,24 @@ from torchcaps.train.recipe import TrainerRecipe
 DEFAULT_PRECISION = TrainerRecipe().precision
 
 
-def reproduction_lines(rows: Sequence[NetworkRow], columns: Sequence[str], *, machine: bool = False) -> list[list[str]]:
+def reproduction_lines(
+    rows: Sequence[NetworkRow],
+    columns: Sequence[str],
+    *,
+    machine: bool = False,
+    same_experiment: bool = True,
+    recorded: Mapping[str, RecordedNetwork] | None = None,
+    trial: bool = False,
+) -> list[list[str]]:
     """Return the table as lines of cells, the header first: one line per network and column.
 
     Args:
         rows: The networks.
         columns: Columns of the metric, in order.
         machine: Whether to add a column with the machine.
+        same_experiment: Whether networks and protocol are the paper's; if not, its numbers are in parentheses.
+        recorded: Recorded results by label, for a column of their own.
+        trial: Whether the recipes were changed.
 
     Returns:
         The lines; notes are the last column if there are any.
@@ -34,7 +46,8 @@ def reproduction_lines(rows: Sequence[NetworkRow], columns: Sequence[str], *, ma
         >>> reproduction_lines([], ["error"])[0][:2]  # doctest: +SKIP
     """
     notes = [_note(row) for row in rows]
-    header = ["network", "per cent", "paper", "ours", "epochs", "parameters", "minutes", "runs"]
+    header = ["network", "per cent", "paper", *(["recorded"] if recorded else []), "trial" if trial else "ours"]
+    header += ["epochs", "parameters", "minutes", "runs"]
     lines = [header + ["machine"] * machine + ["note"] * any(notes)]
     for row, note in zip(rows, notes, strict=True):
         details = [
@@ -45,10 +58,14 @@ def reproduction_lines(rows: Sequence[NetworkRow], columns: Sequence[str], *, ma
             *(["; ".join(dict.fromkeys(map(format_machine, row.finished)))] if machine else []),
             *([note] if any(notes) else []),
         ]
-        known = {*row.paper, *row.columns}
+        kept = recorded[row.label].columns if recorded and row.label in recorded else {}
+        known = {*row.paper, *row.columns, *kept}
         for number, column in enumerate([name for name in columns if name in known] or [""]):
             paper = row.paper.get(column)
-            cells = [column, "" if paper is None else f"{paper:g}", format_statistic(row.columns.get(column), 2)]
+            published = "" if paper is None else f"{paper:g}" if same_experiment else f"({paper:g})"
+            cells = [with_direction(column), published]
+            cells += [format_statistic(kept.get(column), 2)] if recorded else []
+            cells.append(format_statistic(row.columns.get(column), 2))
             first = number == 0
             lines.append([row.label if first else "", *cells, *(details if first else [""] * len(details))])
     return lines
@@ -70,7 +87,7 @@ def reproduction_markdown(entry: Reproduction, result: ReproductionResult | None
         >>> print(reproduction_markdown(load_reproduction("mnist_table1"), None))  # doctest: +SKIP
     """
     rows = current_rows(entry, result)
-    lines = reproduction_lines(rows, METRICS[entry.metric].columns, machine=True)
+    lines = reproduction_lines(rows, METRICS[entry.metric].columns, machine=True, same_experiment=entry.same_experiment)
     rule = ["---", "---", *["---:"] * 6, *["---"] * (len(lines[0]) - 8)]
     table = [[cell.replace("|", "\\|") for cell in cells] for cells in (lines[0], rule, *lines[1:])]
     finished = any(row.finished for row in rows)

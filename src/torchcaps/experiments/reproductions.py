@@ -50,6 +50,8 @@ class Reproduction:
         networks: Rows of the table. Figures of one network use the first row that can have them.
         note: Differences from the paper.
         figures: Names in `FIGURES`.
+        same_experiment: Whether networks and protocol are those of the paper. If not, as for smaller networks, the
+            paper's numbers are in parentheses.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Reproduction:
     networks: list[NetworkSpec]
     note: str = ""
     figures: list[str] = field(default_factory=list)
+    same_experiment: bool = True
 
 
 def list_reproductions() -> list[str]:
