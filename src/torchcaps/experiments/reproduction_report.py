@@ -41,8 +41,13 @@ def write_reproduction_report(result: ReproductionResult, folder: str | Path) ->
         text += " The paper's numbers are in parentheses, because its networks or its protocol differ."
     if result.changes:
         text += f" The recipes were changed: {', '.join(result.changes)}."
-    shown = {"same_experiment": result.same_experiment, "trial": bool(result.changes)}
-    lines = reproduction_lines(result.rows, result.columns, machine=True, **shown)
+    lines = reproduction_lines(
+        result.rows,
+        result.columns,
+        machine=True,
+        same_experiment=result.same_experiment,
+        trial=bool(result.changes),
+    )
     sections = [Section("Paper and ours", text, lines=lines)]
     for name, figure in result.figures.items():
         png = read_bounded(folder / figure.file)
