@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._flops import Cost
 from torchcaps.ops._grid import GridSizes, check_grid, grid_sizes
 from torchcaps.types import Capsules
 
@@ -107,6 +108,16 @@ def _shapes(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> l
     return [[*grid, sizes.out_dim], grid, _saved_shape(sizes, iters, _native.lanes(poses.dtype))]
 
 
+def gaussian_cost(poses: Tensor, weight: Tensor, window: list[int], iters: int) -> Cost:
+    """Return the cost of routing with Gaussians: one pass per iteration, and one more for the first mean."""
+    return Cost(grid_sizes(poses, weight, window).vote_flops, iters + 1, iters)
+
+
+def _cost(poses: Tensor, activations: Tensor, weight: Tensor, betas: Tensor, *rest: Any) -> Cost:
+    _, window, iters, *_ = rest
+    return gaussian_cost(poses, weight, window, iters)
+
+
 def _call(name: str, args: _native.Arguments, saved: Tensor, others: Sequence[Tensor | None]) -> None:
     poses, activations, weight, betas, offsets, window, iters, variational, constants = args
     sizes = [*grid_sizes(poses, weight, window), iters, int(variational), int(betas.shape[0] == 3), saved.numel()]
@@ -132,6 +143,7 @@ _gaussian_routing = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
     saved=[2],
     differentiable=4,
     all_gradients=True,

@@ -48,6 +48,12 @@ class GridSizes(NamedTuple):
         """Pose size of the parents."""
         return self.vote_rows * self.vote_columns
 
+    @property
+    def vote_flops(self) -> int:
+        """Floating-point operations of all votes."""
+        children = self.batch * self.positions * self.kernel_height * self.kernel_width * self.types
+        return 2 * children * self.parents * self.out_dim * self.inner
+
     def groups(self, lanes: int) -> int:
         """Return the number of groups of samples, one sample per vector lane."""
         return (self.batch + lanes - 1) // lanes

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import torchcaps
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._flops import Cost, register_flops
 from torchcaps.ops._kernel import Kernel, supports_all
 from torchcaps.types import Capsules
 
@@ -37,6 +38,8 @@ _COMPUTE_DTYPE = {
     torch.float64: torch.float64,
 }
 _OUT_OF_MEMORY = 1
+# The tensors whose product is the votes.
+_MULTIPLIED = ("poses", "weight")
 # tensors, their number, sizes, their number, threads, buffer for the message, its size
 _ARGTYPES = [
     ctypes.POINTER(ctypes.c_void_p),
@@ -185,6 +188,7 @@ def native_op(
     shapes: Callable[..., Sequence[Shape]],
     forward: Callable[[Arguments, Sequence[Tensor]], None],
     backward: Callable[[Arguments, Sequence[Tensor], Sequence[Tensor], Sequence[Tensor | None]], None],
+    cost: Callable[..., Cost],
     saved: Sequence[int] = (),
     differentiable: int | None = None,
     all_gradients: bool = False,
@@ -203,6 +207,7 @@ def native_op(
         forward: `(arguments, outputs)`: computes the outputs.
         backward: `(arguments, saved outputs, gradients of the outputs, gradients of the inputs)`: computes the latter,
             of which those that are not needed are None.
+        cost: Returns what the operator computes, for `FlopCounterMode`.
         saved: Indices of the outputs that the backward pass reads.
         differentiable: Number of leading tensors with a gradient, all by default.
         all_gradients: The kernel always computes all gradients.
@@ -285,6 +290,13 @@ def native_op(
         found = [grad if need else None for grad, need in zip(outputs, needed, strict=True)]
         return (*found, *[None] * (len(arguments) - gradients))
 
+    def count_backward(tensors: list[Tensor], present: list[bool], kept: Any, grads: Any, *rest: Any) -> int:
+        *numbers, needed = rest
+        found = iter(tensors)
+        inputs = [next(found) if there else None for there in present]
+        products = [all_gradients or need for key, need in zip(names, needed, strict=False) if key in _MULTIPLIED]
+        return cost(*inputs, *numbers).gradients(sum(products))
+
     backward_schema = (
         f"(Tensor[] tensors, bool[] present, Tensor[] saved, Tensor[] grads, {numbers + ', ' if numbers else ''}"
         "bool[] needed) -> Tensor[]"
@@ -296,6 +308,8 @@ def native_op(
     backward_op.register_fake(fake_backward)
     forward_op.register_autograd(differentiate, setup_context=setup_context)
     backward_op.register_autograd(_refuse_second_derivative)
+    register_flops(name, lambda *args: cost(*args).votes * cost(*args).forward)
+    register_flops(f"{name}_backward", count_backward)
     return forward_op
 
 

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._flops import Cost, dense_votes, register_flops
+from torchcaps.ops._grid import grid_sizes
 from torchcaps.ops._iterations import last_step
 from torchcaps.ops._kernel import Kernel
 from torchcaps.ops._native import check_present
@@ -349,6 +351,24 @@ def _differentiate_again(
     return [next(found) if need else None for need in needed]
 
 
+def _cost(inputs: Sequence[Any], numbers: Sequence[Any]) -> Cost:
+    poses, _, weight, *_ = inputs
+    _, _, window, kinds, *_ = numbers
+    if not kinds:
+        return Cost(dense_votes(poses, weight), 1, 1)
+    sizes = grid_sizes(poses, weight, [*window[2:], 0, 0, int(kinds.endswith("matrix"))])
+    return Cost(sizes.vote_flops, 1, 1)
+
+
+def _flops(name: str, *args: Any) -> int:
+    return _cost(args[:5], args[5:]).votes
+
+
+def _backward_flops(grads: list[Tensor], name: str, *args: Any) -> int:
+    needed = args[-1]
+    return _cost(args[:5], args[5:]).gradients(needed[0] + needed[2])
+
+
 _make = functools.partial(torch.library.custom_op, mutates_args=())
 _recompute = _make(
     "torchcaps::recompute", _forward, schema=f"({_ARGUMENTS}, bool second_derivatives) -> (Tensor, Tensor)"
@@ -359,6 +379,8 @@ _recompute_backward = _make(
 _recompute.register_fake(_fake_forward)
 _recompute_backward.register_fake(_fake_backward)
 _recompute.register_autograd(_differentiate, setup_context=_setup_context)
+register_flops("recompute", _flops)
+register_flops("recompute_backward", _backward_flops)
 
 
 def _kernel(second_derivatives: bool) -> Kernel:

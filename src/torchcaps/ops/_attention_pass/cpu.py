@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._flops import Cost, dense_votes
 from torchcaps.ops.votes import check_poses_and_weight
 
 
@@ -55,6 +56,11 @@ def _shapes(poses: Tensor, weight: Tensor, *_: Tensor | None) -> list[list[int]]
     return [[poses.shape[0], weight.shape[-3], weight.shape[-1]]]  # [B, J, D]
 
 
+def _cost(poses: Tensor, weight: Tensor, key: Tensor | None, prior: Tensor | None) -> Cost:
+    # One pass for the gradient of the key, one for the coupling; a uniform coupling does not depend on the votes.
+    return Cost(dense_votes(poses, weight), 1, 0 if key is None else 2)
+
+
 def _sizes(args: _native.Arguments) -> list[int]:
     poses, weight = args[:2]
     return [*poses.shape[:2], *weight.shape[-3:], int(weight.dim() == 3)]
@@ -77,4 +83,5 @@ _agree = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._flops import Cost
 from torchcaps.ops._grid import check_grid, grid_sizes, window_numbers
 from torchcaps.ops.conv import Window
 from torchcaps.ops.squash import SquashForm
@@ -169,6 +170,26 @@ def _shapes(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> l
     return [[*grid, sizes.out_dim], grid if weighted else [0]]
 
 
+def _cost(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    key: Tensor | None,
+    prior: Tensor | None,
+    base: Tensor | None,
+    route: Tensor | None,
+    offsets: Tensor | None,
+    window: list[int],
+    leaky: bool,
+    weighted: bool,
+    through: bool,
+) -> Cost:
+    # One pass for the gradient of the key, and one for the coupling unless it and its gradient need no votes.
+    read = weighted or any(tensor is not None for tensor in (key, prior, base, route))
+    backward = int(key is not None and through) + int(read)
+    return Cost(grid_sizes(poses, weight, window).vote_flops, 1, backward)
+
+
 def _call(name: str, args: _native.Arguments, others: Sequence[Tensor | None]) -> None:
     *tensors, window, leaky, weighted, through = args
     sizes = [*grid_sizes(tensors[0], tensors[2], window), int(leaky), int(weighted), int(through)]
@@ -193,6 +214,7 @@ _grid_attention = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
     differentiable=7,
     all_gradients=True,
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _native
 from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._flops import Cost, dynamic_cost
 from torchcaps.ops.conv import Window
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.ops.squash import SquashForm
@@ -92,6 +93,10 @@ def _shapes(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, *_: 
     return [out, [iters, *out]]  # the presquash of every iteration [R, B, J, D] is saved for the gradients
 
 
+def _cost(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, leaky: bool, last_only: bool, _: int) -> Cost:
+    return dynamic_cost(poses, weight, iters, last_only)
+
+
 def _sizes(args: _native.Arguments) -> list[int]:
     poses, weight, _, iters, leaky, last_only, squash = args
     shared = weight.dim() == 3
@@ -116,5 +121,6 @@ _dynamic_routing = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
     saved=[1],
 )

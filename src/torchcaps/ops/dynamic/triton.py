@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._flops import dynamic_cost, register_flops
 from torchcaps.ops._native import check_present
 from torchcaps.ops.squash import SquashForm, squash
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
@@ -207,3 +208,15 @@ def _refuse(ctx: Any, *grads: Tensor) -> None:
 
 _route.register_autograd(_differentiate, setup_context=_keep)
 _route_backward.register_autograd(_refuse)
+
+
+def _flops(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int, leaky: bool, through: bool) -> int:
+    return dynamic_cost(poses, weight, iters, not through).votes * iters
+
+
+def _backward_flops(grad: Tensor, poses: Tensor, weight: Tensor, presquash: Tensor, leaky: bool, through: bool) -> int:
+    return dynamic_cost(poses, weight, len(presquash), not through).gradients(2)
+
+
+register_flops("dynamic_triton", _flops)
+register_flops("dynamic_triton_backward", _backward_flops)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops import _native
-from torchcaps.ops._gaussian import gaussian_routing, stack_betas
+from torchcaps.ops._flops import Cost
+from torchcaps.ops._gaussian import gaussian_cost, gaussian_routing, stack_betas
 from torchcaps.ops._grid import check_kernel, dense_grid, window_numbers
 from torchcaps.ops._iterations import Background
 from torchcaps.ops.conv import Window
@@ -181,6 +182,11 @@ def _shapes(
     return [[*grid, SIDE * SIDE], grid, [batch, _iters(constants), rows * columns, padded, _SAVED]]
 
 
+def _cost(poses: Tensor, activations: Tensor, weight: Tensor, betas: Tensor, *rest: Any) -> Cost:
+    _, window, constants = rest
+    return gaussian_cost(poses, weight, [*window, 1], _iters(constants))
+
+
 def _call(name: str, args: _native.Arguments, saved: Tensor, others: Sequence[Tensor | None]) -> None:
     poses, activations, weight, betas, offsets, window, constants = args
     *kernel, stride, competition, start_types = window
@@ -211,6 +217,7 @@ _em_routing = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
     saved=[2],
     differentiable=4,
     all_gradients=True,

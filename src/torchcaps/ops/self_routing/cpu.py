@@ -10,6 +10,7 @@ from torch import Tensor
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
 from torchcaps.ops._attention_pass.grid import Pairs, attend_grid_weighted, computes_wide
+from torchcaps.ops._flops import Cost, dense_votes
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_routing import recompute
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routing_logits
@@ -71,6 +72,10 @@ def _shapes(logits: Tensor, activations: Tensor, poses: Tensor, weight: Tensor) 
     return [[poses.shape[0], weight.shape[1], weight.shape[3]], [weight.shape[1], poses.shape[0]]]  # [B, J, D], [J, B]
 
 
+def _cost(logits: Tensor, activations: Tensor, poses: Tensor, weight: Tensor) -> Cost:
+    return Cost(dense_votes(poses, weight), 1, 0)
+
+
 def _share(logits: Tensor, activations: Tensor) -> Tensor:
     return logits.softmax(dim=1).mul_(activations.unsqueeze(1))  # [I, J, B]
 
@@ -117,4 +122,5 @@ _self_routing = _native.native_op(
     shapes=_shapes,
     forward=_forward,
     backward=_backward,
+    cost=_cost,
 )
