@@ -30,6 +30,8 @@ def test_table_document_and_figure(words: list[str], folder: Path, ask, ask_json
     assert out.startswith("capsnet_small on folder; epochs: 1; runs of each router: 1\n")
     lines = [line.split() for line in out.splitlines()]
     assert [line[0] for line in lines if line and line[0] in ("dynamic", "em")] == ["dynamic", "em"]
+    assert "one run of each: differences of less than" in out
+    assert "6 test images" in out
     announced = [line for line in err.splitlines() if ", seed " in line]
     assert announced == ["1/2  dynamic, seed 0", "2/2  em, seed 0"]
     assert (folder / "compare.png").read_bytes().startswith(b"\x89PNG")

@@ -34,7 +34,7 @@ def test_train_on_image_folder(run: Path) -> None:
     assert "dog &amp; &lt;b&gt;" in text
     assert "<b>" not in text
     figures = {file.stem for file in (run / "figures").glob("*.png")}
-    assert figures >= {"confusion", "coupling", "curves", "diagnostics", "perturbations", "reconstructions"}
+    assert figures >= {"confusion", "coupling", "curves", "diagnostics", "reconstructions"}
 
 
 def test_finished_run_prints_result_and_next_steps(run: Path, ask) -> None:

@@ -73,7 +73,7 @@ def test_reconstructions_of_pairs(draw: Draw) -> None:
 
 def test_perturbations(draw: Draw) -> None:
     (axes,) = draw("perturbations", "cnn", "one", "three").axes
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(map(str, range(16)))
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(map(str, range(1, 17)))
     assert len(axes.get_xticklabels()) == 11
 
 

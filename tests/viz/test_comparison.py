@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import numpy as np
 
 from raising import raises_about
 from torchcaps.errors import ConfigError
@@ -61,7 +64,20 @@ def test_optional_panels():
     names = [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes]
     assert names == [["em", "uniform", "failed"], ["", "", ""], ["", "", ""]] * 3
     assert all(axes.yaxis_inverted() for axes in figure.axes)
-    assert figure.axes[6].get_xlim()[0] == 0
+    # Points at zero and the labels beside the points are inside of their panels.
+    for axes in figure.axes:
+        frame = axes.get_window_extent()
+        for line in axes.lines:
+            for x in np.asarray(line.get_xdata(), float):
+                assert frame.x0 < axes.transData.transform((x, 0))[0] < frame.x1
+        for text in axes.texts:
+            assert text.get_window_extent().x1 <= frame.x1
+        ticks = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]
+        ticks = [box for box in ticks if frame.x0 <= (box.x0 + box.x1) / 2 <= frame.x1]
+        assert all(left.x1 < right.x0 for left, right in itertools.pairwise(ticks))
+    # Two images of a thousand do not look like a difference.
+    low, high = figure.axes[0].get_xlim()
+    assert high - low > 5
 
 
 def test_no_rows():

@@ -15,7 +15,7 @@ def test_one_row_per_dimension_and_one_column_per_offset() -> None:
     assert pixels.shape == (5 * 6 - 2, 3 * 8 - 2, 3)
     np.testing.assert_allclose(pixels[12:16, 8:14, 0], images[2, 1, 0].numpy())
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["-0.10", "0", "+0.10"]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "2", "3", "4"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "2", "3", "4", "5"]
     assert axes.get_title(loc="left") == "A seven"
 
 

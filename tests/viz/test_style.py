@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from matplotlib.colors import to_rgb
 
-from torchcaps.viz import _style
+from torchcaps.viz import _style, inline_svg
 
 
 def luminance(colour: str) -> float:
@@ -29,3 +31,14 @@ def test_figures_are_white_and_sharp() -> None:
 def test_long_names_are_cut() -> None:
     assert _style.shorten("abcdefghij", 5) == "abcd…"
     assert _style.shorten("a$b") == r"a\$b"
+
+
+def test_names_in_any_script_give_no_warning(tmp_path):
+    figure = _style.new_figure(2, 1)
+    figure.add_subplot().set_title("鍵 𒀀")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.savefig(tmp_path / "x.png")
+    element = inline_svg(figure, "x", 'A "title"')
+    assert "鍵 𒀀" in element
+    assert element.startswith('<svg role="img" aria-label="A &quot;title&quot;"')

@@ -92,8 +92,27 @@ def _finish(result: Comparison, folder: Path, out: Output) -> int:
         style="bold",
     )
     out.table(header, rows)
+    if len(result.seeds) == 1 and (doubt := _doubt(result, folder)) is not None:
+        out.say(doubt)
     out.facts({"table": folder / "compare.json", "figure": figure, "runs": folder})
     return exit_code(run.status for row in result.rows for run in row.runs)
+
+
+def _doubt(result: Comparison, folder: Path) -> str | None:
+    """Return the difference of accuracies that one run of each router cannot tell from chance."""
+    from torchcaps.train import Run
+
+    # All runs are tested on the same images.
+    found = [Run.open(file.parent).results.get("test_images") for file in sorted(folder.glob("*/run.json"))]
+    images = next(filter(None, found), None)
+    accuracy = max((row.test_accuracy.mean for row in result.rows if row.test_accuracy is not None), default=None)
+    if images is None or accuracy is None:
+        return None
+    points = 196 * (2 * accuracy * (1 - accuracy) / images) ** 0.5
+    return (
+        f"one run of each: differences of less than {points:.1f} points can be chance, with {images:,} test images "
+        "(--seeds 3 gives deviations)"
+    )
 
 
 VERB = Verb(

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchcaps.data import ImageDataset
+import torch
+
+from torchcaps.data import ImageDataset, to_float
 from torchcaps.diagnostics import Snapshot, diagnose
 from torchcaps.evaluation import Evaluation, evaluate
 from torchcaps.models import ImageModel
@@ -15,6 +17,9 @@ from torchcaps.viz import Figure
 
 if TYPE_CHECKING:
     from torchcaps.train import Recipe, Run
+
+# Number of images whose reconstructions are compared with their mean image.
+DECODED = 256
 
 
 class CaptionedFigure(NamedTuple):
@@ -95,6 +100,17 @@ class FigureContext:
         if self._limit is None or self._limit >= len(data):
             return self.run.context.evaluate(self._progress)
         return evaluate(self.model, data.subset(range(self._limit)), progress=self._progress)
+
+    @cached_property
+    def decoder_error(self) -> float:
+        """Squared error of the reconstructions of test images, as a fraction of that of their mean image."""
+        data, model = self.evaluation.data, self.model
+        count = min(DECODED, len(data))
+        images = to_float(data.batch(range(count)).images).to(next(model.parameters()).device)  # [B, C, H, W]
+        with torch.inference_mode():
+            error = (model.decode(model(images)) - images).square().mean()
+            spread = (images - images.mean(dim=0)).square().mean()
+        return float(error / spread.clamp_min(1e-12))
 
     @cached_property
     def diagnosis(self) -> Snapshot:

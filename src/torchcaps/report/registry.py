@@ -32,6 +32,8 @@ class FigureEntry:
         in_report: Whether the report of a run contains the figure.
         model_specific: Whether the report omits the figure silently for models that cannot have it.
         whole_split: Whether the figure needs the evaluation of all test images.
+        decodes: Whether it shows what the decoder makes of capsules.
+        look_for: What to look for in it, for the report.
     """
 
     name: str
@@ -41,6 +43,8 @@ class FigureEntry:
     in_report: bool = False
     model_specific: bool = False
     whole_split: bool = False
+    decodes: bool = False
+    look_for: str = ""
 
     @property
     def module(self) -> ModuleType:
@@ -61,13 +65,22 @@ class FigureEntry:
 
 # In the order of the report.
 ENTRIES = (
-    FigureEntry("confusion", "Confusion matrix", "counts of labels and predictions", in_report=True, whole_split=True),
+    FigureEntry(
+        "confusion",
+        "Confusion matrix",
+        "counts of labels and predictions",
+        in_report=True,
+        whole_split=True,
+        look_for="Look for orange numbers: pairs of classes that are confused. An empty column is a class that is "
+        "never predicted.",
+    ),
     FigureEntry(
         "errors",
         "Worst errors",
         "wrong predictions that the network is most certain of",
         in_report=True,
         whole_split=True,
+        look_for="Look for wrong labels in the data, and for what these images have in common.",
     ),
     FigureEntry(
         "reliability",
@@ -75,6 +88,7 @@ ENTRIES = (
         "accuracy at each confidence, before and after the temperature",
         in_report=True,
         whole_split=True,
+        look_for="Points on the diagonal are calibrated; below it the network is too certain.",
     ),
     FigureEntry(
         "explanations",
@@ -84,20 +98,49 @@ ENTRIES = (
         model_specific=True,
         whole_split=True,
     ),
-    FigureEntry("curves", "Learning curves", "loss and accuracy over the epochs, also during training", in_report=True),
     FigureEntry(
-        "reconstructions", "Reconstructions", "correct and wrong images beside their decodings", in_report=True
+        "curves",
+        "Learning curves",
+        "loss and accuracy over the epochs, also during training",
+        in_report=True,
+        look_for="A growing gap between training and validation is overfitting; two flat curves are underfitting.",
+    ),
+    FigureEntry(
+        "reconstructions",
+        "Reconstructions",
+        "correct and wrong images beside their decodings",
+        in_report=True,
+        decodes=True,
+        look_for="A decoding that differs between images of one class shows what the pose of the capsule holds.",
     ),
     FigureEntry(
         "perturbations",
         "Dimensions of a class capsule",
         "decodings of a class capsule while one dimension at a time changes",
         in_report=True,
+        decodes=True,
+        look_for="Look for rows in which one property changes, such as slant, width or thickness.",
     ),
-    FigureEntry("coupling", "Coupling over the routing iterations", "routing of one image", in_report=True),
-    FigureEntry("diagnostics", "Routing diagnostics", "routing statistics of every layer", in_report=True),
     FigureEntry(
-        "routing_curves", "Routing diagnostics over the epochs", "the same statistics by epoch", in_report=True
+        "coupling",
+        "Coupling over the routing iterations",
+        "routing of one image",
+        in_report=True,
+        look_for="If the panels hardly differ between iterations, routing changes little in this network.",
+    ),
+    FigureEntry(
+        "diagnostics",
+        "Routing diagnostics",
+        "routing statistics of every layer",
+        in_report=True,
+        look_for="An entropy near 1 means that coupling is uniform: routing then decides nothing.",
+    ),
+    FigureEntry(
+        "routing_curves",
+        "Routing diagnostics over the epochs",
+        "the same statistics by epoch",
+        in_report=True,
+        look_for="Dead parents that grow in number are capsules that training loses.",
     ),
     FigureEntry(
         "transformations",

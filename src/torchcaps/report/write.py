@@ -15,9 +15,13 @@ from torchcaps.report._page import Section, page
 from torchcaps.report.context import FigureContext
 from torchcaps.report.registry import ENTRIES, FigureEntry, draw_figure
 from torchcaps.types import Progress
+from torchcaps.viz import inline_svg
 
 if TYPE_CHECKING:
     from torchcaps.train import Run
+
+# A decoder has learned something if its error is at most this fraction of that of the mean image.
+LEARNED = 0.9
 
 
 def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Progress | None = None) -> Path:
@@ -97,10 +101,20 @@ def _section(entry: FigureEntry, context: FigureContext, path: Path) -> Section:
     reason = entry.requires(context)
     if reason is not None:
         return Section(entry.title, f"Not available: {reason}.")
+    untrained = entry.decodes and context.decoder_error > LEARNED
+    if untrained and entry.name == "perturbations":
+        return Section(entry.title, f"Not shown: {_untrained(context)}")
     drawn = draw_figure(entry.name, {"": context})
-    content = figure_bytes(drawn.figure, "png")
-    write_bytes(path, content)
-    return Section(entry.title, drawn.caption, drawn.alt, content)
+    write_bytes(path, figure_bytes(drawn.figure, "png"))
+    caption = " ".join(filter(None, (drawn.caption, entry.look_for, _untrained(context) if untrained else "")))
+    return Section(entry.title, caption, drawn.alt, svg=inline_svg(drawn.figure, entry.name, drawn.alt))
+
+
+def _untrained(context: FigureContext) -> str:
+    return (
+        "The decoder has not learned to reconstruct the images: its squared error is "
+        f"{context.decoder_error:.2f} times that of the mean image (loss.reconstruction weighs it in training)."
+    )
 
 
 def _routing_tables(diagnosis: Snapshot) -> dict[str, dict[str, Any]]:

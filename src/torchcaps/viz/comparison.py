@@ -13,6 +13,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torchcaps.errors import ConfigError
 from torchcaps.viz._style import ACCENT, FAINT, LABEL, MUTED, NOTE, TITLE, new_figure, shorten, style_axes
 
+# Least range of an axis of accuracies, in percentage points.
+LEAST_POINTS = 5.0
+
 
 class _Panel(NamedTuple):
     """One quantity for all routers: mean and standard deviation of each, or None."""
@@ -59,8 +62,9 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_yticks(range(len(rows)), names)
         axes.invert_yaxis()
     runs = max((row["test_accuracy"]["count"] for row in rows if "count" in (row["test_accuracy"] or {})), default=0)
-    if runs > 1:
-        figure.axes[0].set_xlabel(f"mean and standard deviation of {runs} runs", **LABEL)
+    about = f"mean and standard deviation of {runs} runs" if runs > 1 else "one run each: small differences are chance"
+    if runs:
+        figure.axes[0].set_xlabel(about, **LABEL)
     return figure
 
 
@@ -113,11 +117,25 @@ def _dots(axes: Axes, panel: _Panel, failed: Sequence[bool]) -> None:
         )
         text = panel.format.format(mean)
         axes.annotate(text, (mean + std, place), (6, 0), textcoords="offset points", va="center", **NOTE)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    _set_range(axes, panel)
+    axes.xaxis.set_major_locator(MaxNLocator(3))
     if panel.format.endswith("%"):
         axes.xaxis.set_major_formatter(PercentFormatter(100))
     # Rows without a value keep their position, and an axis of zeros has a range.
     axes.set_ylim(-0.6, len(panel.values) - 0.4)
+
+
+def _set_range(axes: Axes, panel: _Panel) -> None:
+    """Set a range that contains all points and labels, and in which small differences of accuracy look small."""
+    known = [value for value in panel.values if value is not None]
+    lows, highs = (
+        [panel.scale * (value["mean"] + sign * (value["std"] or 0.0)) for value in known] for sign in (-1, 1)
+    )
+    low, high = min(lows, default=0.0), max(highs, default=1.0)
+    low = min(low, 0.0 if panel.from_zero else high - LEAST_POINTS)
+    span = (high - low) or 1.0
+    # The label of a point is to the right of it.
+    axes.set_xlim(low - 0.06 * span, high + 0.5 * span)
+    axes.spines["left"].set_visible(not panel.from_zero)
     if panel.from_zero:
-        zero = not any(value["mean"] for value in panel.values if value is not None)
-        axes.set_xlim(0, 1 if zero else None)
+        axes.axvline(0, color=FAINT, linewidth=1, zorder=0)

@@ -13,7 +13,18 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.viz._images import to_array
-from torchcaps.viz._style import FAINT, INK, LABEL, SHADES, TITLE, WARM, hide_axes, new_figure, shorten
+from torchcaps.viz._style import (
+    FAINT,
+    LABEL,
+    ON_DARK,
+    ON_LIGHT,
+    ON_LIGHT_WARM,
+    SHADES,
+    TITLE,
+    hide_axes,
+    new_figure,
+    shorten,
+)
 
 # Numbers are not readable with more classes.
 NUMBERED = 20
@@ -72,6 +83,6 @@ def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None =
 def _write_numbers(axes: Axes, counts: NDArray[Any], share: NDArray[Any]) -> None:
     for row, column in zip(*np.nonzero(counts), strict=True):
         wrong = row != column
-        colour = "white" if share[row, column] > 0.3 else WARM if wrong else INK
+        colour = ON_DARK if share[row, column] > 0.3 else ON_LIGHT_WARM if wrong else ON_LIGHT
         text = str(int(counts[row, column]))
         axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)

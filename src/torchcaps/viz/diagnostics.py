@@ -46,11 +46,12 @@ def diagnostics(layers: Sequence[Mapping[str, Any]], gradient_norms: Mapping[str
     colours = layer_colours(len(layers))
     _lines(style_axes(panels[0, 0]), layers, "entropy", 1, colours)
     panels[0, 0].set_title("Entropy of the coupling (1: uniform)", **TITLE)
-    panels[0, 0].set_ylim(top=1.02)
+    panels[0, 0].set_ylim(0, 1.05)
     panels[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK)
     _lines(style_axes(panels[0, 1]), layers, "logit_change", 2, colours)
     panels[0, 1].set_title("Mean logit change", **TITLE)
-    panels[0, 1].set_ylim(bottom=0)
+    changes = [value for layer in layers for value in layer["logit_change"] if value is not None]
+    panels[0, 1].set_ylim(0, 1.15 * max(changes, default=0.0) or 1.0)
     _unused(style_axes(panels[1, 0]), layers)
     _gradients(style_axes(panels[1, 1], grid=False), gradient_norms)
     return figure

@@ -37,7 +37,7 @@ def perturbations(images: Tensor, offsets: Sequence[float], title: str = "") -> 
     Example:
         >>> import torch
         >>> perturbations(torch.rand(16, 3, 1, 28, 28), [-0.1, 0.0, 0.1]).axes[0].get_yticklabels()[15].get_text()
-        '15'
+        '16'
     """
     check_images("images", images, "D, N, C, H, W")
     dims, count = images.shape[:2]
@@ -52,7 +52,7 @@ def perturbations(images: Tensor, offsets: Sequence[float], title: str = "") -> 
     columns = centres(count, width, GAP)
     axes.set_xticks(columns, [f"{offset:+.2f}" if abs(offset) > 1e-9 else "0" for offset in offsets])
     axes.xaxis.tick_top()
-    axes.set_yticks(centres(dims, height, GAP), [str(dim) for dim in range(dims)])
+    axes.set_yticks(centres(dims, height, GAP), [str(dim + 1) for dim in range(dims)])
     axes.set_ylabel("dimension", **LABEL)
     if title:
         axes.set_title(title, **TITLE)
