@@ -113,7 +113,7 @@ def _section(entry: FigureEntry, context: FigureContext, path: Path) -> Section:
 def _untrained(context: FigureContext) -> str:
     return (
         "The decoder has not learned to reconstruct the images: its squared error is "
-        f"{context.decoder_error:.2f} times that of the mean image (loss.reconstruction weighs it in training)."
+        f"{context.decoder_error:.2f} times that of the mean image (loss.reconstruction is its weight in training)."
     )
 
 
