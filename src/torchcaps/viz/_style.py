@@ -41,19 +41,18 @@ _CJK += ("Malgun Gothic", "Apple SD Gothic", "IPA", "Takao", "Droid Sans Fallbac
 class StyledFigure(Figure):
     """A figure whose texts fall back to installed fonts for characters that the default font does not have."""
 
-    def savefig(self, *args: Any, **options: Any) -> None:
-        """Save the figure; a character that no font has is drawn as a box, without a warning.
+    def draw(self, renderer: Any) -> None:
+        """Draw the figure; a character that no font has is drawn as a box, without a warning.
 
         Args:
-            *args: Arguments of `Figure.savefig`.
-            **options: Options of `Figure.savefig`.
+            renderer: Renderer of Matplotlib.
         """
         for text in self.findobj(Text):
             if isinstance(text, Text) and not text.get_text().isascii():
                 text.set_fontfamily(["DejaVu Sans", *cjk_fonts()])
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
-            super().savefig(*args, **options)
+            super().draw(renderer)
 
 
 @cache
