@@ -115,7 +115,7 @@ def test_page_is_self_contained(finished: FinishedRun) -> None:
     assert not re.findall(r"url\((?!#)", text)
     assert "@import" not in text
     # The decoder of this network is not trained: its dimensions are not shown.
-    assert len(page.images) == 8
+    assert len(page.images) == 9
     assert "Not shown: The decoder has not learned" in text
 
 
@@ -136,12 +136,13 @@ def test_alt_texts_and_headings(finished: FinishedRun) -> None:
     page = Page((finished.path / "report.html").read_text())
     assert all(len(image["aria-label"] or "") > 30 for image in page.images)
     assert page.tags.count("h1") == 1
-    assert page.headings[1:12] == [
+    assert page.headings[1:13] == [
         "Classes",
         "Metrics",
         "Confusion matrix",
         "Worst errors",
         "Calibration",
+        "Explanations",
         "Learning curves",
         "Reconstructions",
         "Dimensions of a class capsule",
@@ -206,7 +207,7 @@ def test_recipe_and_record_are_folded(finished: FinishedRun) -> None:
 
 def test_each_figure_is_a_file_too(finished: FinishedRun) -> None:
     names = [entry.name for entry in ENTRIES if entry.in_report and not entry.model_specific]
-    names.remove("perturbations")
+    names[names.index("perturbations")] = "explanations"
     assert sorted(path.stem for path in finished.figures.iterdir()) == sorted(names)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in finished.figures.iterdir())
 
