@@ -61,7 +61,7 @@ def test_errors(words: list[str], names: list[str], cnn_run: Path, ask) -> None:
 
 def test_all_figures(run: Path, ask, ask_json) -> None:
     document = ask_json("show", run)
-    assert set(document["figures"]) == set(DRAWN)
+    assert set(document["figures"]) == {*DRAWN, "explanations"}
     assert set(document["missing"]) == {"transformations", "phases"}
     assert all(Path(file).read_bytes().startswith(b"\x89PNG") for file in document["figures"].values())
     refused(ask, "show", run, "--out", "x.png", about=["--out", "x.png"])
