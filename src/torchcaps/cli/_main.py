@@ -15,6 +15,7 @@ from torchcaps._registry import nearest
 from torchcaps.cli import (
     bench,
     compare,
+    completion,
     data,
     eval,
     explain,
@@ -56,6 +57,7 @@ VERBS: dict[str, Verb] = {
         recipes,
         bench,
         info,
+        completion,
     )
 }
 
