@@ -134,7 +134,10 @@ def _attend(
     through: bool,
 ) -> tuple[Tensor, Tensor]:
     offsets = None if window.offsets is None else window.offsets.to(weight)
-    tensors = [*children, weight, key, *(pairs or Pairs()), offsets]
+    # Activations without a role have no gradient, as in the reference.
+    has_role = weighted or offsets is not None
+    activations = children.activations if has_role else children.activations.detach()
+    tensors = [children.poses, activations, weight, key, *(pairs or Pairs()), offsets]
     return _grid_attention(*tensors, window_numbers(window), leaky, weighted, through)
 
 
