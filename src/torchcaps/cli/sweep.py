@@ -125,7 +125,6 @@ VERB = Verb(
         ("torchcaps sweep digits model.options.routing.name=dynamic,em optim.lr=0.001,0.003", "all four combinations"),
         ("torchcaps sweep my/images 'optim.lr=log(1e-4,1e-2)' trainer.epochs=10", "your own images, shorter trials"),
         ("torchcaps sweep digits optim.lr=0.001,0.003 --submit slurm --workers 8", "as an array of jobs on SLURM"),
-        ("torchcaps train runs/sweep-digits/best.toml --seeds 3", "then: the best values with several seeds"),
     ),
     configure=_configure,
     run=_run,
