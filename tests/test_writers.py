@@ -23,7 +23,7 @@ OF_MODULE = {
     "move": {"shutil"},
     "rename": {"os"},
     "replace": {"os"},
-    "dump": {"json", "pickle", "yaml", "tomli_w"},
+    "dump": {"json", "pickle", "yaml"},
 }
 # Functions of _files, called by their plain names, and contexts that give a file to write to.
 OURS = {"write_text", "write_bytes", "move"}

@@ -18,7 +18,6 @@ EXTRAS = {
         "platformdirs",
         "rich",
         "shtab",
-        "tomli_w",
         "torchmetrics",
     ),
     "play": ("fastapi", "starlette", "uvicorn"),
