@@ -6,7 +6,16 @@ import pytest
 
 from torchcaps import errors
 
-CHILDREN = ["CheckpointError", "ConfigError", "DataError", "ShapeError", "UnknownNameError", "WriteError"]
+CHILDREN = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "MissingPackageError",
+    "ProcessError",
+    "ShapeError",
+    "UnknownNameError",
+    "WriteError",
+]
 
 
 @pytest.mark.parametrize("name", CHILDREN)

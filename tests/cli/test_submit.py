@@ -49,6 +49,8 @@ def test_array_is_submitted(ask, words, tmp_path, monkeypatch):
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     printed = ask(*words, *SLURM, "--print")[1]
     monkeypatch.setenv("PATH", f"{bin_folder}{os.pathsep}{os.environ['PATH']}")
+    # --import sets it, for the processes of a training.
+    monkeypatch.setenv("TORCHCAPS_IMPORT", "")
     code, out, _ = ask(*words, *SLURM, "--import", "colorsys", "--json")
     assert code == 0
     document = json.loads(out)

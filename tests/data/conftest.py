@@ -14,8 +14,11 @@ def real_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse connections to other machines."""
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Refuse connections to other machines, also to pip and npm."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("npm_config_offline", "true")
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
     open_url = urllib.request.urlopen
 
     def open_local(request: urllib.request.Request, *args, **options):

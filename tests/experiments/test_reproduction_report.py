@@ -36,5 +36,6 @@ def test_page_contains_everything(tmp_path):
     assert '<img src="data:image/png;base64,' in text
     assert "<figcaption>A &lt;caption&gt;.</figcaption>" in text
     assert '<p class="muted">Not available: no &lt;routing&gt;.</p>' in text
-    assert '<h2>CNN</h2>\n<div class="scroll"><table>\n<tbody>\n<tr><th scope="row">seed</th><td>7</td>' in text
+    folded = '<summary>CNN</summary>\n\n<div class="scroll"><table>\n<tbody>\n'
+    assert folded + '<tr><th scope="row">seed</th><td>7</td>' in text
     assert "http" not in text.replace("http-equiv", "")

@@ -73,11 +73,11 @@ def test_model_gets_cropped_shape():
 
 @pytest.mark.parametrize(("name", "cls"), [("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD")])
 def test_optimizer_from_recipe(name, cls):
-    made = module(f"optim.name={name}", "optim.lr=0.5", "optim.weight_decay=0.25", "optim.warmup=4")
+    made = module(f"optim.name={name}", "optim.lr=0.5", "optim.weight_decay=0.25", "optim.warmup=1")
     configured = made.configure_optimizers()
     group = configured["optimizer"].param_groups[0]
     assert type(configured["optimizer"]).__name__ == cls
-    assert (group["initial_lr"], group["lr"], group["weight_decay"]) == (0.5, 0.1, 0.25)
+    assert (group["initial_lr"], group["lr"], group["weight_decay"]) == (0.5, 0.25, 0.25)
 
 
 def test_two_digits_are_reconstructed_separately():

@@ -36,7 +36,9 @@ def open_network(verb: str, path: str | None, pretrained: str | None) -> OpenedN
     else:
         opened = {".onnx": _open_onnx, ".safetensors": _open_weights}.get(Path(path).suffix, _open_run)(path)
     if not opened.model.is_classifier:
-        raise ConfigError(f"{verb}: expected a classifier, got {type(opened.model).__name__}")
+        spec = opened.model.spec
+        name = type(opened.model).__name__ if spec is None else spec.name
+        raise ConfigError(f"{verb}: expected a classifier, got {name}")
     return opened
 
 

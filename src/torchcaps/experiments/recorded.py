@@ -37,7 +37,6 @@ class RecordedNetwork:
     machine: str
 
 
-@cache
 def load_recorded() -> dict[str, dict[str, RecordedNetwork]]:
     """Return the recorded results: by name of the reproduction, then by label of the network.
 
@@ -48,6 +47,11 @@ def load_recorded() -> dict[str, dict[str, RecordedNetwork]]:
         >>> load_recorded()["mnist_efficient"]["Efficient-CapsNet"].columns["error"].mean
         0.43
     """
+    return _load()
+
+
+@cache
+def _load() -> dict[str, dict[str, RecordedNetwork]]:
     table: dict[str, Any] = json.loads((resources.files("torchcaps") / "reproductions" / FILE).read_text("utf-8"))
     return {
         name: {label: from_table(RecordedNetwork, row) for label, row in networks.items()}

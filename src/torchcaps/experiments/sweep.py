@@ -89,6 +89,7 @@ def sweep(
         DataError: If the journal of the sweep is damaged.
 
     Example:
+        >>> from torchcaps.experiments import parse_space
         >>> from torchcaps.train import load_recipe
         >>> space, _ = parse_space(["optim.lr=log(1e-4,1e-2)"])
         >>> sweep(load_recipe("digits"), "runs/sweep-digits", space, trials=30).best  # doctest: +SKIP

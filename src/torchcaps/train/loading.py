@@ -140,8 +140,8 @@ def name_predictions(
         One prediction per image.
 
     Example:
-        >>> name_predictions(torch.tensor([[0.1, 0.3]]), ["cat", "dog"])[0].probabilities
-        {'cat': 0.25, 'dog': 0.75}
+        >>> name_predictions(torch.tensor([[0.25, 0.25]]), ["cat", "dog"])[0].probabilities
+        {'cat': 0.5, 'dog': 0.5}
     """
     probabilities = log_probabilities(activations, temperature or 1.0).exp()  # [B, J]
     found = []
