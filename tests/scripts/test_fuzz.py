@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,12 @@ def test_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tally.findings[0] == "idx: IndexError: somewhere inside"
     assert list((tmp_path / "kept").iterdir())
     assert tally.summary()["findings"] == ["idx: IndexError: somewhere inside"]
+
+
+@pytest.mark.slow
+def test_two_minutes_of_every_reader(tmp_path: Path) -> None:
+    """With a seed of the day, so that every run damages other inputs; the seed is in the message."""
+    seed = int(time.time() // 86400)
+    done = _engine.fuzz(120, seed, None, None, tmp_path).summary()
+    assert set(done["per_reader"]) == set(READERS)
+    assert not done["findings"], f"seed {seed}: {done['findings']}"

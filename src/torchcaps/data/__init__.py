@@ -74,3 +74,7 @@ __all__ = [
     "to_float",
     "verify_data",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

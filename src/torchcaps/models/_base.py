@@ -303,14 +303,18 @@ class ImageModel(nn.Module):
         raise ConfigError(f"objective: expected a model that is not a classifier, got {type(self).__name__}")
 
     def check_images(self, images: Tensor) -> None:
-        """Raise a ShapeError unless the model accepts images of this shape.
+        """Raise a ShapeError unless the model accepts images of this shape and type.
 
         Args:
             images: The images [B, C, H, W].
 
         Raises:
-            ShapeError: If the channels or the size do not fit.
+            ShapeError: If the channels or the size do not fit, or the values are not floating-point numbers.
         """
+        if not images.is_floating_point():
+            raise ShapeError(
+                f"images: expected floating-point values in [0, 1], got {images.dtype} (see torchcaps.data.to_float)"
+            )
         if self.any_size:
             channels = self.image_shape[0]
             if images.dim() != 4 or images.shape[1] != channels:

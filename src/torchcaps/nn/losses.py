@@ -11,11 +11,31 @@ from torch.nn import functional as F
 
 from torchcaps._registry import Registry
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._backends import transforms_active
 from torchcaps.types import Capsules
 
 Scale = Literal["paper", "released"]
 
 LOSSES: Registry[type[nn.Module]] = Registry("loss")
+
+
+def check_class_capsules(capsules: Capsules) -> None:
+    """Raise ShapeError unless a loss or decoder receives the capsules themselves, not one of their tensors."""
+    if not isinstance(capsules, Capsules):
+        shape = f" {tuple(capsules.shape)}" if isinstance(capsules, Tensor) else ""
+        raise ShapeError(f"capsules: expected Capsules, the output of a model, got {type(capsules).__name__}{shape}")
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Raise ShapeError on a class number out of range.
+
+    Values are read on a CPU only, and not inside of `torch.func` or `torch.compile`.
+    """
+    readable = labels.device.type == "cpu" and not (transforms_active() or torch.compiler.is_compiling())
+    if readable and labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
+        raise ShapeError(
+            f"labels: expected class numbers from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}"
+        )
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:
@@ -36,6 +56,7 @@ def class_targets(labels: Tensor, like: Tensor) -> Tensor:
             f"labels: expected {tuple(like.shape[:1])} class numbers or {tuple(like.shape)} targets, "
             f"got {tuple(labels.shape)}"
         )
+    check_labels(labels, like.shape[1])
     targets = one_hot(labels, like.shape[1])
     return (targets.any(dim=1) if two else targets).to(like.dtype)  # [B, J]
 
@@ -133,6 +154,7 @@ class MarginLoss(WeightedLoss):
         Raises:
             ShapeError: If the labels do not fit the capsules.
         """
+        check_class_capsules(capsules)
         activations = capsules.activations  # [B, J]
         targets = class_targets(labels, activations)  # [B, J]
         too_short = F.relu(self.present - activations).square()  # [B, J]
@@ -172,9 +194,13 @@ class CrossEntropyLoss(WeightedLoss):
         Raises:
             ShapeError: If the poses have more than one dimension or the labels do not fit.
         """
+        check_class_capsules(capsules)
         scores = capsules.poses.squeeze(-1)  # [B, J]
         if scores.dim() != 2:
-            raise ShapeError(f"poses: expected [B, J, 1], one score per class, got {tuple(capsules.poses.shape)}")
+            raise ShapeError(
+                f"poses: expected [B, J, 1], one score per class, got {tuple(capsules.poses.shape)} "
+                "(use MarginLoss or LikelihoodLoss, or nn.Scores with torch's own cross-entropy)"
+            )
         targets = class_targets(labels, scores)  # [B, J]
         shares = targets / targets.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, J]
         return self.mean(F.cross_entropy(scores, shares, reduction="none"), targets)
@@ -211,6 +237,7 @@ class LikelihoodLoss(WeightedLoss):
         Raises:
             ShapeError: If the labels do not fit the capsules.
         """
+        check_class_capsules(capsules)
         activations = capsules.activations  # [B, J]
         targets = class_targets(labels, activations)  # [B, J]
         # Down to the smallest number the gradient of the logarithm is finite, and a softmax before it cancels it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchcaps.errors import ShapeError
-from torchcaps.nn.losses import one_hot
+from torchcaps.nn.losses import check_class_capsules, one_hot
 from torchcaps.types import Capsules
 
 
@@ -31,6 +31,7 @@ def mask_capsules(capsules: Capsules, labels: Tensor | None = None) -> Tensor:
         >>> mask_capsules(caps)[0].tolist()
         [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
     """
+    check_class_capsules(capsules)
     poses, activations = capsules
     if labels is None:
         labels = activations.argmax(dim=-1)  # [B]

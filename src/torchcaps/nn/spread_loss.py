@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.nn.losses import LOSSES, WeightedLoss, one_hot
+from torchcaps.nn.losses import LOSSES, WeightedLoss, check_class_capsules, check_labels, one_hot
 from torchcaps.types import Capsules
 
 Growth = Literal["linear", "released"]
@@ -94,11 +94,13 @@ class SpreadLoss(WeightedLoss):
         Raises:
             ShapeError: If the labels do not fit the capsules.
         """
+        check_class_capsules(capsules)
         activations = capsules.activations  # [B, J]
         if labels.shape != activations.shape[:1]:
             raise ShapeError(
                 f"labels: expected {tuple(activations.shape[:1])} class numbers, got {tuple(labels.shape)}"
             )
+        check_labels(labels, activations.shape[1])
         margin = self.margin.to(activations.dtype)
         if self.training:
             self.step += 1
