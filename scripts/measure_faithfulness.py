@@ -32,6 +32,9 @@ def measure(name: str, methods: list[str] | None = None, file: Path = FILE) -> N
         kept = [row for row in table[name]["rows"] if row["name"] not in methods]
         result["rows"] = sorted([*kept, *result["rows"]], key=lambda row: row["name"])
         seconds = round(seconds + table[name]["seconds"], 1)
+    if Path(result["origin"]).is_absolute():
+        # A path of the machine means nothing elsewhere.
+        result["origin"] = "files in TORCHCAPS_DATA"
     table[name] = {"model": card.model, "seconds": seconds, **provenance(), **result}
     file.write_text(json.dumps(table, indent=1) + "\n")
 
