@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from torchcaps._registry import Registry
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._backends import transforms_active
+from torchcaps.ops import transforms_active
 from torchcaps.types import Capsules
 
 Scale = Literal["paper", "released"]
