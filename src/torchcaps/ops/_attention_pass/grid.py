@@ -173,20 +173,8 @@ def _shapes(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> l
     return [[*grid, sizes.out_dim], grid if weighted else [0]]
 
 
-def _cost(
-    poses: Tensor,
-    activations: Tensor,
-    weight: Tensor,
-    key: Tensor | None,
-    prior: Tensor | None,
-    base: Tensor | None,
-    route: Tensor | None,
-    offsets: Tensor | None,
-    window: list[int],
-    leaky: bool,
-    weighted: bool,
-    through: bool,
-) -> Cost:
+def _cost(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> Cost:
+    key, prior, base, route, _, window, _, weighted, through = rest
     # One pass for the gradient of the key, and one for the coupling unless it and its gradient need no votes.
     read = weighted or any(tensor is not None for tensor in (key, prior, base, route))
     backward = int(key is not None and through) + int(read)
