@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests that `make sanitize` and `make aarch64` run.
 SANITIZED ?= tests/ops/test_native.py tests/ops/test_extreme_calls.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
   tests/ops/kmeans/test_cpu.py tests/ops/attention/test_cpu.py tests/ops/self_attention/test_cpu.py \
-  tests/ops/self_routing/test_cpu.py tests/ops/test_gaussian.py
+  tests/ops/self_routing/test_cpu.py tests/ops/test_gaussian.py tests/ops/kuramoto/test_cpu.py
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp

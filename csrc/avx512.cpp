@@ -5,3 +5,4 @@
 #include "em/kernels.inl"
 #include "grid/attention.inl"
 #include "grid/gaussian.inl"
+#include "grid/kuramoto.inl"

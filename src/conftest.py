@@ -2,4 +2,5 @@
 
 import importlib.util
 
-collect_ignore = [] if importlib.util.find_spec("triton") else ["torchcaps/ops/dynamic/_triton_kernels.py"]
+needing_triton = [f"torchcaps/ops/_triton/{name}.py" for name in ("kernels", "launch")]
+collect_ignore = [] if importlib.util.find_spec("triton") else needing_triton

@@ -175,6 +175,127 @@ struct Dense {
     return load_lanes(given.coupling, q.batch, block.group, row);
   }
 
+  // With few samples in a group most lanes would be empty. The entries of a vote are in the lanes then, and the samples
+  // take turns. Every sum has the order of the other path, so that a sample has the same bits in any batch.
+  static INLINE bool few_samples(const Votes<T>& q, const Block& block) { return 4 * rows_of(q, block.group) <= L; }
+
+  // What the passes over one sample keep, in the scratch for the votes of a whole group.
+  struct SampleScratch {
+    T *votes, *key, *total;  // [J*D]
+
+    INLINE SampleScratch(const Votes<T>& q, const PassScratch& own)
+        : votes(reinterpret_cast<T*>(own.votes)), key(votes + q.tile()), total(key + q.tile()) {}
+  };
+
+  // Calls use(sample, scratch) for every sample of a group, between reading and writing its lane of the total.
+  template <class Use>
+  static INLINE void for_each_sample(const Votes<T>& q, const Block& block, const SampleScratch& own, T* total,
+                                     Use use) {
+    for (int64_t l = 0; l < rows_of(q, block.group); ++l) {
+      for (int64_t k = 0; k < q.tile(); ++k) own.total[k] = total[k * L + l];
+      use(l, q.poses + (block.group * L + l) * q.children * q.in_dim);
+      for (int64_t k = 0; k < q.tile(); ++k) total[k * L + l] = own.total[k];
+    }
+  }
+
+  // The votes of one child of one sample for all parents.
+  static INLINE void votes_of_sample(const Votes<T>& q, const T* pose, const T* weight, T* votes) {
+    const int64_t P = q.in_dim, D = q.out_dim;
+    for (int64_t j = 0; j < q.parents; ++j, weight += P * D, votes += D) {
+      int64_t d = 0;
+      for (; d + L <= D; d += L) {
+        Vec sum{};
+        for (int64_t p = 0; p < P; ++p) {
+          const Vec row = *reinterpret_cast<const Unaligned*>(weight + p * D + d);
+          sum += pose[p] * row;
+        }
+        *reinterpret_cast<Unaligned*>(votes + d) = sum;
+      }
+      // The loop over p outside: as the inner one, its products could be computed before the sums and rounded apart.
+      for (int64_t k = d; k < D; ++k) votes[k] = T(0);
+      for (int64_t p = 0; p < P; ++p)
+        for (int64_t k = d; k < D; ++k) votes[k] += pose[p] * weight[p * D + k];
+    }
+  }
+
+  // total += share * votes for one parent of one sample.
+  static INLINE void add_vote(int64_t D, T share, const T* votes, T* total) {
+    int64_t d = 0;
+    for (; d + L <= D; d += L) {
+      Unaligned& sum = *reinterpret_cast<Unaligned*>(total + d);
+      const Vec vote = *reinterpret_cast<const Unaligned*>(votes + d), before = sum;
+      sum = before + share * vote;
+    }
+    for (; d < D; ++d) total[d] += share * votes[d];
+  }
+
+  static INLINE T share_of(const Votes<T>&, const UniformCoupling<T>&, int64_t, int64_t) { return T(1); }
+  static INLINE T share_of(const Votes<T>& q, const GivenCoupling<T>& given, int64_t sample, int64_t row) {
+    return given.coupling[row * q.batch + sample];
+  }
+
+  template <class Coupling>
+  static INLINE void accumulate_samples(const Votes<T>& q, const Block& block, const Coupling& coupling, T* total,
+                                        const SampleScratch& own) {
+    const int64_t J = q.parents, D = q.out_dim;
+    for_each_sample(q, block, own, total, [&](int64_t l, const T* poses) INLINE_LAMBDA {
+      for (int64_t child = block.first; child < block.last; ++child) {
+        votes_of_sample(q, poses + child * q.in_dim, q.weight + child * q.weight_stride, own.votes);
+        for (int64_t j = 0; j < J; ++j)
+          add_vote(D, share_of(q, coupling, block.group * L + l, child * J + j), own.votes + j * D, own.total + j * D);
+      }
+    });
+  }
+
+  // The product of two vectors of N entries, in the order of `dot`.
+  template <int N>
+  static INLINE T dot_entries(const T* a, const T* b) {
+    if (N == 1) return a[0] * b[0];
+    T even{}, odd{};
+#pragma GCC unroll 16
+    for (int k = 0; k + 1 < N; k += 2) {
+      even += a[k] * b[k];
+      odd += a[k + 1] * b[k + 1];
+    }
+    return even + odd;
+  }
+
+  // Softmax over the parents of one sample, in place; x has room for whole vectors.
+  static INLINE void softmax_of_sample(T* x, int64_t parents, bool leaky) {
+    T top = leaky ? T(0) : x[0];
+    for (int64_t j = 0; j < parents; ++j) top = x[j] > top ? x[j] : top;
+    for (int64_t j = parents; j % L; ++j) x[j] = top;
+    T total = leaky ? exp_negative<VECTOR_BYTES>(splat(-top), T{})[0] : T(0);
+    for (int64_t j = 0; j < parents; j += L) vecs(x + j)[0] = exp_negative<VECTOR_BYTES>(vecs(x + j)[0] - top, T{});
+    for (int64_t j = 0; j < parents; ++j) total += x[j];
+    const T scale = T(1) / total;
+    for (int64_t j = 0; j < parents; ++j) x[j] *= scale;
+  }
+
+  static INLINE void accumulate_softmax_samples(const Votes<T>& q, const Block& block,
+                                                const SoftmaxCoupling<T>& softmax_, T* total, const SampleScratch& own,
+                                                T* coupling) {
+    const int64_t J = q.parents, D = q.out_dim;
+    for_each_sample(q, block, own, total, [&](int64_t l, const T* poses) INLINE_LAMBDA {
+      for (int64_t k = 0; k < q.tile(); ++k) own.key[k] = softmax_.key[k * L + l];
+      for (int64_t child = block.first; child < block.last; ++child) {
+        votes_of_sample(q, poses + child * q.in_dim, q.weight + child * q.weight_stride, own.votes);
+        for (int64_t j = 0; j < J; ++j) {
+          T logit{};
+          blocks(D, [&](auto n, int64_t d) INLINE_LAMBDA {
+            logit += dot_entries<decltype(n)::value>(own.votes + j * D + d, own.key + j * D + d);
+          });
+          coupling[j] = logit;
+        }
+        softmax_of_sample(coupling, J, softmax_.leaky);
+        for (int64_t j = 0; j < J; ++j) {
+          const T share = softmax_.prior ? coupling[j] + softmax_.prior[child * J + j] : coupling[j];
+          add_vote(D, share, own.votes + j * D, own.total + j * D);
+        }
+      }
+    });
+  }
+
   // A coupling that is known before the votes are: each vote is added as soon as it is computed.
   template <class Coupling>
   static void accumulate(const Votes<T>& q, const Block& block, const Coupling& coupling, T* total_, T* scratch) {
@@ -182,6 +303,7 @@ struct Dense {
     Vec* total = vecs(total_);
     Carver carver(scratch);
     const PassScratch own(q, carver);
+    if (few_samples(q, block)) return accumulate_samples(q, block, coupling, total_, SampleScratch(q, own));
     for_each_child(q, block, own.pose, [&](int64_t child, const Vec* pose, const T* weight) INLINE_LAMBDA {
       for (int64_t j = 0; j < J; ++j) {
         const Vec share = coupling_of(q, block, coupling, child * J + j);
@@ -204,6 +326,9 @@ struct Dense {
     Carver carver(scratch);
     const PassScratch own(q, carver);
     Vec *votes = own.votes, *coupling = own.coupling;
+    if (few_samples(q, block))
+      return accumulate_softmax_samples(q, block, softmax_, total_, SampleScratch(q, own),
+                                        reinterpret_cast<T*>(coupling));
     for_each_child(q, block, own.pose, [&](int64_t child, const Vec* pose, const T* weight) INLINE_LAMBDA {
       for (int64_t j = 0; j < J; ++j) {
         Vec logit{};

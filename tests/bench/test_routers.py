@@ -24,7 +24,7 @@ def test_every_router_has_a_benchmark():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_candidate_runs(name: str):
     case = CASES[name]
-    point = {**case.points[0], "batch": 2, "children": 9, "parents": 3}
+    point = {**case.points[0], "batch": 2, "children": 9, "tokens": 9, "parents": 3}
     for candidate in case.candidates:
         tasks = candidate.prepare(point)
         assert list(tasks) == ["forward", "forward+backward"]

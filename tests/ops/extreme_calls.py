@@ -88,6 +88,12 @@ def layer_calls() -> Iterator[tuple[str, Callable[[], Capsules]]]:
             for in_caps in (5, None):
                 layer = CapsLinear(in_caps, 7, 4, 8, **options)
                 yield f"route-{name}-{backend}", lambda layer=layer: layer(flat)
+                # As where the parents are divided over processes.
+                params = {**layer.routing.params(flat), "softmax": ops.parent_softmax, "backend": backend}
+                yield (
+                    f"route-{name}-{backend}",
+                    lambda layer=layer, params=params: ops.route(flat, layer.weight, layer.routing.algorithm, **params),
+                )
             for pose, dim in POSES:
                 conv = CapsConv2d(2, 7, (3, 2), 2, dims=(16, dim), pose=pose, **options)
                 yield f"route_conv-{name}-{backend}", lambda conv=conv: conv(grid)

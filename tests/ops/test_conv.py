@@ -1,3 +1,5 @@
+import itertools
+import math
 from typing import Any
 
 import pytest
@@ -9,22 +11,21 @@ from torchcaps.ops import Window, dynamic_routing, em_routing, receptive_centres
 from torchcaps.types import Capsules
 
 SHAPES = [((5, 6), (3, 3), 2), ((4, 4), (3, 3), 1), ((7, 5), (2, 2), 3), ((3, 4), (3, 4), 1)]
+SHAPES += [((9,), (4,), 2), ((5,), (2,), 3), ((4, 3, 5), (2, 1, 3), 1), ((5, 4, 4), (3, 2, 2), 2)]
 
 
-def grid(height: int, width: int, types: int = 2, size: int = 16, batch: int = 2) -> Capsules:
+def grid(*sides: int, types: int = 2, size: int = 16, batch: int = 2) -> Capsules:
     generator = torch.Generator().manual_seed(0)
-    poses = torch.randn(batch, height, width, types, size, generator=generator, dtype=torch.float64)
-    return Capsules(poses, torch.rand(batch, height, width, types, generator=generator, dtype=torch.float64))
+    poses = torch.randn(batch, *sides, types, size, generator=generator, dtype=torch.float64)
+    return Capsules(poses, torch.rand(batch, *sides, types, generator=generator, dtype=torch.float64))
 
 
-def seen_by(window: Window) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def seen_by(window: Window) -> dict[tuple[int, ...], list[tuple[int, int]]]:
     """For each place of the grid: which positions see it, and through which place of the kernel."""
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    rows, columns = window.positions
-    for position in range(rows * columns):
-        top, left = position // columns * window.stride, position % columns * window.stride
-        for k in range(window.kernel[0] * window.kernel[1]):
-            place = (top + k // window.kernel[1], left + k % window.kernel[1])
+    found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for position, corner in enumerate(itertools.product(*map(range, window.positions))):
+        for k, inner in enumerate(itertools.product(*map(range, window.kernel))):
+            place = tuple(first * window.stride + more for first, more in zip(corner, inner, strict=True))
             found.setdefault(place, []).append((position, k))
     return found
 
@@ -34,15 +35,15 @@ def test_gather_finds_the_children_under_the_kernel(size, kernel, stride):
     window = Window(size, kernel, stride)
     children = grid(*size)
     seen = window.gather(children)
-    positions = window.positions[0] * window.positions[1]
-    assert seen.poses.shape == (2 * positions, kernel[0] * kernel[1] * 2, 16)
-    for (y, x), where in seen_by(window).items():
+    positions = math.prod(window.positions)
+    assert seen.poses.shape == (2 * positions, math.prod(kernel) * 2, 16)
+    for place, where in seen_by(window).items():
         for position, k in where:
             for b in range(2):
                 own = slice(2 * k, 2 * k + 2)
-                torch.testing.assert_close(seen.poses[b * positions + position, own], children.poses[b, y, x])
+                torch.testing.assert_close(seen.poses[b * positions + position, own], children.poses[b][place])
                 torch.testing.assert_close(
-                    seen.activations[b * positions + position, own], children.activations[b, y, x]
+                    seen.activations[b * positions + position, own], children.activations[b][place]
                 )
 
 
@@ -50,7 +51,7 @@ def test_gather_finds_the_children_under_the_kernel(size, kernel, stride):
 @pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
 def test_softmax_over_parents_at_all_positions(size, kernel, stride, background):
     window = Window(size, kernel, stride)
-    positions, places, types, parents = window.positions[0] * window.positions[1], kernel[0] * kernel[1], 2, 3
+    positions, places, types, parents = math.prod(window.positions), math.prod(kernel), 2, 3
     generator = torch.Generator().manual_seed(0)
     logits = 5 * torch.randn(2 * positions, places * types, parents, generator=generator, dtype=torch.float64)
     coupling = window.softmax(logits, background=background)
@@ -147,8 +148,8 @@ def test_shared_weights_and_offsets():
 @pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
 def test_children_per_parent_is_first_coupling(size, kernel, stride, competition):
     window = Window(size, kernel, stride, competition)
-    positions = window.positions[0] * window.positions[1]
-    coupling = window.softmax(torch.zeros(positions, kernel[0] * kernel[1] * 2, 3))
+    positions = math.prod(window.positions)
+    coupling = window.softmax(torch.zeros(positions, math.prod(kernel) * 2, 3))
     assert window.children_per_parent(2, 3) == pytest.approx(float(coupling.sum(dim=1).mean()), rel=1e-5)
 
 
@@ -169,6 +170,8 @@ def test_errors_name_the_argument():
         Window((4, 4), (3, 3), 0)
     with raises_about(ConfigError, "kernel", "(3, 0)"):
         Window((4, 4), (3, 0))
+    with raises_about(ConfigError, "kernel", "(3,)"):
+        Window((4, 4), (3,))
     with raises_about(ConfigError, "competition", "'none'"):
         Window((4, 4), (3, 3), competition="none")  # pyright: ignore[reportArgumentType]
     with raises_about(ConfigError, "pose", "'point'"):

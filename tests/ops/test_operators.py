@@ -14,6 +14,7 @@ from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError, TorchcapsError
 from torchcaps.nn import CapsLinear
 from torchcaps.ops import _native
+from torchcaps.ops._triton import device
 from torchcaps.types import Capsules
 
 missing = _native.missing_reason()
@@ -78,6 +79,8 @@ def make_operators() -> dict[str, Operator]:
             "agree", {"poses": poses, "weight": weight, "key": torch.randn(3, 3, 6), "prior": torch.randn(9, 3)}
         ),
         "agree without key": Operator("agree", {"poses": poses, "weight": weight, "key": None, "prior": None}),
+        "sum_votes": Operator("sum_votes", {"share": torch.randn(9, 3, 3), "poses": poses, "weight": weight}),
+        "agreement": Operator("agreement", {"key": torch.randn(3, 3, 6), "poses": poses, "weight": weight}),
         "self_routing": Operator("self_routing", {**logits, "poses": poses, "weight": weight}),
         "em": Operator("em_routing", {**grid, "offsets": torch.randn(4, 2)}, window, ("offsets",)),
         "em without offsets": Operator("em_routing", {**grid, "offsets": None}, window),
@@ -100,6 +103,15 @@ def make_operators() -> dict[str, Operator]:
             "grid_attention",
             {**seen, "key": None, "prior": None, "base": pairs.clone(), "route": route, "offsets": None},
             ([2, 2, 1, 1, 0, 0], False, True, True),
+        ),
+        "kuramoto": Operator(
+            "kuramoto_pass",
+            {**seen, "keys": 0.2 * torch.randn(2, 2, 3, 5, 2 * (3 + 2)), "offsets": torch.randn(4, 2)},
+            ([2, 2, 1, 0, 0, 0], 2, [4.0, 1.0]),
+            ("offsets",),
+        ),
+        "kuramoto, first": Operator(
+            "kuramoto_pass", {**seen, "keys": None, "offsets": None}, ([2, 2, 1, 1, 0, 0], 0, [4.0, 1.0])
         ),
         "em with background": Operator("em_routing", {**grid, "betas": torch.randn(3, 5), "offsets": None}, options),
     }
@@ -271,16 +283,21 @@ def test_backward_checks_gradients_and_saved_outputs() -> None:
         call([poses, weight, bias], [True] * 3, [presquash], [grad[:1], presquash], *numbers, needed)
 
 
+# Held to the reference in Triton's interpreter: tests/ops/triton.
+TRITON = {"dynamic_triton", "attend_triton", "gaussian_triton"}
+
+
 def test_every_registered_operator_is_covered() -> None:
     names = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("torchcaps::")}
-    covered = {operator.name for operator in OPERATORS.values()} | {"recompute", "dynamic_triton"}
+    covered = {operator.name for operator in OPERATORS.values()} | {"recompute"} | TRITON
     # The first schema of an operator carries its overload; backward operators belong to their forward ones.
     assert {name.partition(".")[0].removesuffix("_backward") for name in names} == covered
 
 
 @every_operator
 def test_empty_batch_has_empty_results_and_zero_gradients(operator: Operator) -> None:
-    batch_axis = {"logits": 2, "activations": 1 if operator.name == "self_routing" else 0, "poses": 0, "key": 0}
+    batch_axis = {"logits": 2, "share": 2, "activations": 1 if operator.name == "self_routing" else 0}
+    batch_axis |= dict.fromkeys(("poses", "key", "keys"), 0)
     empty = {
         name: None if tensor is None else tensor.narrow(batch_axis[name], 0, 0) if name in batch_axis else tensor
         for name, tensor in operator.tensors.items()
@@ -363,9 +380,7 @@ def test_recompute_checks_its_arguments() -> None:
 
 
 def test_triton_checks_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchcaps.ops.dynamic import triton
-
-    monkeypatch.setattr(triton, "unavailable", lambda device, dtype: "no GPU")
+    monkeypatch.setattr(device, "unavailable", lambda device, dtype: "no GPU")
     poses, weight = torch.randn(2, 5, 4), torch.randn(5, 3, 4, 6)
     call = torch.ops.torchcaps.dynamic_triton
     with raises_about(ConfigError, "triton", "no GPU"):
@@ -380,3 +395,35 @@ def test_triton_checks_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.ops.torchcaps.dynamic_triton_backward(
             torch.randn(2, 3, 6), poses, weight, torch.randn(3, 1, 3, 6), False, True
         )
+
+
+def test_triton_passes_check_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "unavailable", lambda device, dtype: "no GPU")
+    poses, activations, weight = torch.randn(2, 6, 1, 4), torch.rand(2, 6, 1), torch.randn(4, 3, 4, 5)
+    window, flags = [3, 2, 2, 2, 1, 0], [False, False, True, False]
+    key = torch.randn(2, 2, 3, 5)
+
+    def attend(poses: Tensor = poses, key: Tensor | None = key, window: list[int] = window, flags: Any = flags) -> Any:
+        return torch.ops.torchcaps.attend_triton(poses, activations, weight, key, *[None] * 4, window, flags)
+
+    with raises_about(ConfigError, "triton", "no GPU"):
+        attend()
+    with raises_about(ShapeError, "poses", "(2, 5, 1, 4)"):
+        attend(poses[:, 1:])
+    with raises_about(ShapeError, "key", "(2, 1, 3, 5)"):
+        attend(key=key[:, 1:])
+    with raises_about(ShapeError, "window", "(4, 2)"):
+        attend(window=[3, 2, 4, 2, 1, 0])
+    with raises_about(ConfigError, "window", "[3, 2, 0, 2, 1, 0]"):
+        attend(window=[3, 2, 0, 2, 1, 0])
+    with raises_about(ConfigError, "weighted"):
+        attend(flags=[False, True, True, False])
+    with raises_about(ConfigError, "poses", "int64"):
+        attend(poses.long())
+    gaussian = torch.ops.torchcaps.gaussian_triton
+    with raises_about(ConfigError, "triton", "no GPU"):
+        gaussian(poses, activations, weight, key, None, None, None, None, window, False)
+    with raises_about(ConfigError, "sharp"):
+        gaussian(poses, activations, weight, key, key, None, None, None, window, False)
+    with raises_about(ShapeError, "activations", "(2, 5, 1)"):
+        gaussian(poses, activations[:, 1:], weight, key, None, None, None, None, window, False)

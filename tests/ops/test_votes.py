@@ -9,6 +9,7 @@ from torch import Tensor
 from raising import raises_about
 from torchcaps.errors import ShapeError
 from torchcaps.ops import matrix_vote, vote
+from torchcaps.ops.votes import dot_votes, sum_votes
 
 size = st.integers(1, 4)
 
@@ -79,3 +80,21 @@ def test_matrix_vote_errors_name_the_argument():
         matrix_vote(torch.ones(2, 6, 9), weight)
     with raises_about(ShapeError, "poses", "(2, 5, 16)"):
         matrix_vote(torch.ones(2, 5, 16), weight)
+
+
+class _AllProducts(torch.nn.Module):
+    """Votes of vectors, of vectors with shared weights and of matrices, their sums and dot products."""
+
+    def forward(self, poses: torch.Tensor, weight: torch.Tensor, square: torch.Tensor) -> list[torch.Tensor]:
+        votes = [vote(poses, weight), vote(poses, weight[0]), matrix_vote(poses, square)]  # [B, I, J, D]
+        sums = [sum_votes(part.mean(dim=-1), part) for part in votes]  # [B, J, D]
+        return [*votes, *sums, *(dot_votes(part, total) for part, total in zip(votes, sums, strict=True))]
+
+
+def test_exported_products_are_those_of_einsum() -> None:
+    torch.manual_seed(0)
+    module, args = _AllProducts(), (torch.randn(2, 6, 4), torch.randn(6, 5, 4, 7), torch.randn(3, 5, 2, 2))
+    program = torch.export.export(module, args, strict=False)
+    assert not [node for node in program.graph.nodes if "einsum" in str(node.target)]
+    for ours, expected in zip(program.module()(*args), module(*args), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)

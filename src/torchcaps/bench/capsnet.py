@@ -38,7 +38,16 @@ def digits(point: Point) -> tuple[Tensor, Tensor]:
 
 
 def training_step(model: ImageModel, optimiser: torch.optim.Optimizer, point: Point) -> Tasks:
-    """Return a task: forward, margin and reconstruction loss, backward, update."""
+    """Return a task: forward, margin and reconstruction loss, backward, update.
+
+    Args:
+        model: The model.
+        optimiser: Its optimiser.
+        point: Sizes of the measurement.
+
+    Returns:
+        The task.
+    """
     images, labels = digits(point)
     margin, reconstruction = MarginLoss(), ReconstructionLoss()
 

@@ -24,17 +24,47 @@ TEN_GIGABYTES: Point = {"batch": 1024, "children": 1526, "parents": 100, "iters"
 
 
 def fused(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """Route with the fastest kernel that is available, as `CapsLinear` does."""
+    """Route with the fastest kernel that is available, as `CapsLinear` does.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+
+    Returns:
+        Poses of the parents [B, J, D].
+    """
     return _kernel(poses, weight, bias, iters=iters)
 
 
 def recompute(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """Route with the backend `recompute`."""
+    """Route with the backend `recompute`.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+
+    Returns:
+        Poses of the parents [B, J, D].
+    """
     return _kernel(poses, weight, bias, iters=iters, backend="recompute")
 
 
 def reference(poses: Tensor, weight: Tensor, bias: Tensor, iters: int) -> Tensor:
-    """Route with the reference."""
+    """Route with the reference.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+
+    Returns:
+        Poses of the parents [B, J, D].
+    """
     return _reference(poses, weight, bias, iters=iters)
 
 

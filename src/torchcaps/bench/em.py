@@ -40,7 +40,16 @@ def layer_tasks(backend: str, point: Point) -> Tasks:
 
 
 def training_step(name: str, backend: str, point: Point) -> Tasks:
-    """Return a task: forward, spread loss, backward, update, on random images of the shape of smallNORB."""
+    """Return a task: forward, spread loss, backward, update, on random images of the shape of smallNORB.
+
+    Args:
+        name: Name of the model.
+        backend: Backend of the layer.
+        point: Sizes of the measurement.
+
+    Returns:
+        The task.
+    """
     torch.manual_seed(0)
     model = create_model(name, (2, 32, 32), 5, routing={"name": "em", "iters": point["iters"]})
     for module in model.modules():

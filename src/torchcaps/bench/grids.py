@@ -19,7 +19,16 @@ from torchcaps.types import Capsules
 
 
 def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
-    """Return the tasks of a layer, with the gradients of children, weight and router parameters."""
+    """Return the tasks of a layer, with the gradients of children, weight and router parameters.
+
+    Args:
+        name: Name of the router.
+        backend: Backend of the layer.
+        point: Sizes of the measurement.
+
+    Returns:
+        Forward, and forward with backward.
+    """
     torch.manual_seed(0)
     options = {"iters": point["iters"]} if "iters" in point else {}
     router = make_router({"name": name, **options})

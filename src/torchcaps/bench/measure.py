@@ -71,7 +71,16 @@ def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
 
 
 def measure_memory(name: str, candidate: str, point: Point) -> dict[str, float] | str:
-    """Return the peak memory of each task in MB, without inputs and parameters, or the reason of a failure."""
+    """Return the peak memory of each task in MB, without inputs and parameters, or the reason of a failure.
+
+    Args:
+        name: Name of the benchmark.
+        candidate: Name of the candidate.
+        point: Sizes of the measurement.
+
+    Returns:
+        Megabytes by task, or the reason.
+    """
     return in_own_process("torchcaps.bench.measure", name, candidate, json.dumps(dict(point)))
 
 

@@ -25,7 +25,16 @@ def capsules(poses: Tensor) -> Capsules:
 
 
 def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
-    """Return the tasks of a layer, with the gradients of poses, weight and router parameters."""
+    """Return the tasks of a layer, with the gradients of poses, weight and router parameters.
+
+    Args:
+        name: Name of the router.
+        backend: Backend of the layer.
+        point: Sizes of the measurement.
+
+    Returns:
+        Forward, and forward with backward.
+    """
     torch.manual_seed(0)
     options = {"iters": point["iters"]} if "iters" in point else {}
     router = make_router({"name": name, **options})
@@ -63,7 +72,17 @@ def _run(layer: CapsLinear, backend: str, poses: Tensor, *parameters: Tensor) ->
 def candidates(
     router: str, tasks: Callable[[str, str, Point], Tasks], needs: Callable[[Point], float], *, conv: bool
 ) -> tuple[Candidate, ...]:
-    """Return the kernel of a router, if there is one, `recompute` and the reference, which needs some memory."""
+    """Return the kernel of a router, if there is one, `recompute` and the reference, which needs some memory.
+
+    Args:
+        router: Name of the router.
+        tasks: Makes the tasks from router, backend and point.
+        needs: Returns the bytes that the reference needs at a point.
+        conv: Whether the layer is convolutional.
+
+    Returns:
+        The candidates, the fastest first.
+    """
     made = [Candidate(backend, partial(tasks, router, backend)) for backend in ("recompute", "reference")]
     made[1] = replace(made[1], memory_needed=needs)
     kernels = ROUTINGS[router].kernels if router in ROUTINGS else ()
@@ -77,6 +96,12 @@ def add_router(name: str, title: str, copies: float, case: str | None = None) ->
     """Register a benchmark of a router whose reference needs `copies` times the size of the votes.
 
     Its name is that of the router unless `case` is given.
+
+    Args:
+        name: Name of the router.
+        title: Title of the page.
+        copies: Memory of the reference, in sizes of the votes.
+        case: Name of the benchmark.
     """
 
     def reference_needs(point: Point) -> float:
@@ -108,7 +133,7 @@ KNOWN = {
     "uniform": ("uniform routing", 3),
     "random": ("random routing", 3),
 }
-# Dynamic routing has a case with baselines, EM one in a convolutional layer.
-for _name in sorted(set(ROUTERS) - {"dynamic", "em"}):
+# Dynamic routing has a case with baselines, EM one in a convolutional layer, Heinsen's one on sequences.
+for _name in sorted(set(ROUTERS) - {"dynamic", "em", "heinsen"}):
     add_router(_name, *KNOWN.get(_name, (f"{_name} routing", max(copies for _, copies in KNOWN.values()))))
 add_router("em", "EM routing", 14, case="em_dense")

@@ -114,7 +114,16 @@ def measure_call(call: Callable[[], object], seconds: float = SECONDS) -> dict[s
 
 
 def measure_pair(kind: str, router: str, chosen: list[Point]) -> list[dict[str, Any]]:
-    """Measure one layer kind with one router; a point that fails has the reason."""
+    """Measure one layer kind with one router; a point that fails has the reason.
+
+    Args:
+        kind: Kind of layer.
+        router: Name of the router.
+        chosen: Sizes to measure.
+
+    Returns:
+        One measurement per point.
+    """
     rows: list[dict[str, Any]] = []
     for point in chosen:
         row: dict[str, Any] = {"kind": kind, "router": router, "point": dict(point)}

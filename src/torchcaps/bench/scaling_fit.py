@@ -189,5 +189,14 @@ def backbone_seconds(rows: Sequence[Mapping[str, Any]], side: int) -> float:
 
 
 def class_layer(batch: int, children: int, classes: int) -> Point:
-    """Return the sizes of a class layer: children of 8 and classes of 16."""
+    """Return the sizes of a class layer: children of 8 and classes of 16.
+
+    Args:
+        batch: Size of the batch.
+        children: Number of children.
+        classes: Number of classes.
+
+    Returns:
+        The point.
+    """
     return {"batch": batch, "children": children, "parents": classes, "pose": 16}

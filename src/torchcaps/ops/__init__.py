@@ -15,9 +15,12 @@ from torchcaps.ops._route import route, route_conv, trace
 from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
 from torchcaps.ops._support import Support, list_support
 from torchcaps.ops.attention import attention_routing
+from torchcaps.ops.complex_conv import complex_conv2d, from_complex, to_complex
 from torchcaps.ops.conv import Window, receptive_centres
+from torchcaps.ops.decoupled import decoupled_conv2d
 from torchcaps.ops.dynamic import dynamic_routing
 from torchcaps.ops.em import em_routing
+from torchcaps.ops.heinsen import heinsen_routing
 from torchcaps.ops.kmeans import kmeans_routing
 from torchcaps.ops.kuramoto import kuramoto_routing
 from torchcaps.ops.random import random_routing
@@ -45,10 +48,14 @@ __all__ = [
     "Support",
     "Window",
     "attention_routing",
+    "complex_conv2d",
+    "decoupled_conv2d",
     "dynamic_routing",
     "em_routing",
     "expand_mask",
     "fastest_backend",
+    "from_complex",
+    "heinsen_routing",
     "kmeans_routing",
     "kuramoto_routing",
     "last_step",
@@ -68,6 +75,7 @@ __all__ = [
     "set_votes_memory",
     "squash",
     "squashed_length",
+    "to_complex",
     "trace",
     "transforms_active",
     "uniform_routing",

@@ -83,6 +83,11 @@ def unavailable_reason(kernel: Kernel, device: torch.device, dtype: torch.dtype)
     return _REASONS[key]
 
 
+def forget_reasons() -> None:
+    """Ask the kernels again whether they are available, at their next call."""
+    _REASONS.clear()
+
+
 def transforms_active() -> bool:
     """Return whether the call happens inside a `torch.func` transform such as grad, vmap or jvp.
 

@@ -53,6 +53,7 @@ class Kernel:
         composite: The kernel consists of torch operations only, so that `torch.func`, forward-mode derivatives and
             export work through it.
         takes_routing: `dense` and `conv` take the name of the routing as `routing`: the kernel serves them all.
+        any_rank: `conv` takes grids of one and three axes too. Others are given a plane; see `Window.plane`.
         device: Device type that the kernel is made for.
         describe: Detail for `torchcaps info`, such as the instruction set.
 
@@ -68,6 +69,7 @@ class Kernel:
     unsupported: Callable[..., str | None] = supports_all
     composite: bool = False
     takes_routing: bool = False
+    any_rank: bool = False
     device: str = "cpu"
     describe: Callable[[], str] = lambda: "torch operations, on any device"
     _accepted: dict[bool, frozenset[str] | None] = field(init=False, repr=False, compare=False, hash=False)
@@ -100,4 +102,34 @@ class Kernel:
             for name in params:
                 if name not in accepted:
                     return f"the kernel has no option '{name}'"
+        if window is not None and not self.any_rank and window.rank != 2:
+            if window.plane() is None:
+                return "the kernel has grids of two axes"
+            if window.offsets is not None and self._vote_size(weight, window) < 2:
+                return "the kernel adds offsets to two entries"
         return self.unsupported(children, weight, window=window, **params)
+
+    def run_conv(self, children: Capsules, weight: Tensor, window: Window, params: dict[str, Any]) -> Capsules:
+        """Run `conv`; a grid that is no plane is viewed as one, unless the kernel takes any rank.
+
+        Args:
+            children: A grid of children.
+            weight: The weight.
+            window: The window.
+            params: Arguments of the routing.
+
+        Returns:
+            The grid of parents.
+        """
+        assert self.conv is not None
+        plane = window if self.any_rank else window.plane()
+        assert plane is not None
+        if plane is window:
+            return self.conv(children, weight, window, **params)
+        viewed = Capsules(*(part.flatten(1, window.rank).unflatten(1, plane.grid) for part in children))
+        parents = self.conv(viewed, weight, plane, **params)
+        return Capsules(*(part.flatten(1, 2).unflatten(1, window.positions) for part in parents))
+
+    @staticmethod
+    def _vote_size(weight: Tensor, window: Window) -> int:
+        return weight.shape[-1] * (weight.shape[-2] if window.pose == "matrix" else 1)

@@ -33,7 +33,7 @@ def expand_mask(mask: Tensor, children: Capsules) -> Tensor:
     shape = children.poses.shape[:-1]
     if mask.dtype != torch.bool:
         raise ShapeError(f"mask: expected bool, True where a child is present, got {mask.dtype}")
-    if len(shape) == 4 and mask.shape == shape[:3]:
+    if len(shape) > 2 and mask.shape == shape[:-1]:
         mask = mask.unsqueeze(-1).expand(shape)  # [B, H, W, I]
     if mask.shape != shape:
         raise ShapeError(f"mask: expected {tuple(shape)}, one entry per child, got {tuple(mask.shape)}")

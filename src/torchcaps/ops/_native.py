@@ -192,6 +192,7 @@ def native_op(
     saved: Sequence[int] = (),
     differentiable: int | None = None,
     all_gradients: bool = False,
+    backend: str = "cpu",
 ) -> Callable[..., Any]:
     """Make a differentiable custom operator `torchcaps::<name>` of a kernel.
 
@@ -201,7 +202,8 @@ def native_op(
 
     Args:
         name: Name without namespace.
-        schema: Schema of the operator: tensors first, then numbers. All tensors have one type and one device.
+        schema: Schema of the operator: tensors first, then numbers. All tensors have one device and, for `cpu`, one
+            type.
         check: Raises an error unless the arguments belong together.
         shapes: Returns the shapes of all outputs.
         forward: `(arguments, outputs)`: computes the outputs.
@@ -211,6 +213,8 @@ def native_op(
         saved: Indices of the outputs that the backward pass reads.
         differentiable: Number of leading tensors with a gradient, all by default.
         all_gradients: The kernel always computes all gradients.
+        backend: Backend that the operator belongs to. Those of `cpu` run there alone, in the type of their tensors.
+            Others run everywhere and have outputs of at least 32 bits.
 
     Returns:
         The operator.
@@ -222,12 +226,14 @@ def native_op(
     count = len(names)
     gradients = count if differentiable is None else differentiable
     single = schema.rpartition("->")[2].strip() == "Tensor"
+    mixed = backend != "cpu"
 
     def prepare(args: Arguments) -> list[Tensor]:
         check_present(names, args[:count], optional)
-        _check_alike(names, args[:count])
+        check_alike(names, args[:count], mixed)
         check(*args)
-        return [_allocate(args[0], shape) for shape in shapes(*args)]
+        like = args[0].new_empty(0, dtype=sum_dtype(args[:count])) if mixed else args[0]
+        return [_allocate(like, shape) for shape in shapes(*args)]
 
     def run_forward(*args: Any) -> Any:
         outputs = prepare(args)
@@ -245,17 +251,17 @@ def native_op(
         _check_lists(names, optional, gradients, tensors, present, needed)
         found = iter(tensors)
         inputs: list[Any] = [next(found) if there else None for there in present]
-        _check_alike(names, inputs)
+        check_alike(names, inputs, mixed)
         check(*inputs, *rest)
         expected = shapes(*inputs, *rest)
         for label, given, wanted in (("saved", kept, [expected[k] for k in saved]), ("grads", grads, expected)):
-            _check_alike([label] * (len(given) + 1), [inputs[0], *given])
+            check_alike([label] * (len(given) + 1), [inputs[0], *given], mixed)
             if [tuple(tensor.shape) for tensor in given] != [tuple(shape) for shape in wanted]:
                 got = [tuple(tensor.shape) for tensor in given]
                 raise ShapeError(f"{label}: expected {[tuple(shape) for shape in wanted]}, got {got}")
         computed = [all_gradients or need for need in needed]
         outputs = [
-            _allocate(inputs[0], tensor.shape if compute and tensor is not None else (0,))
+            _allocate(inputs[0] if tensor is None else tensor, tensor.shape if compute and tensor is not None else (0,))
             for tensor, compute in zip(inputs[:gradients], computed, strict=True)
         ]
         return [*inputs, *rest], outputs
@@ -301,13 +307,13 @@ def native_op(
         f"(Tensor[] tensors, bool[] present, Tensor[] saved, Tensor[] grads, {numbers + ', ' if numbers else ''}"
         "bool[] needed) -> Tensor[]"
     )
-    make = functools.partial(torch.library.custom_op, mutates_args=(), device_types="cpu")
+    make = functools.partial(torch.library.custom_op, mutates_args=(), device_types=None if mixed else "cpu")
     forward_op = make(f"torchcaps::{name}", run_forward, schema=schema)
     backward_op = make(f"torchcaps::{name}_backward", run_backward, schema=backward_schema)
     forward_op.register_fake(fake_forward)
     backward_op.register_fake(fake_backward)
     forward_op.register_autograd(differentiate, setup_context=setup_context)
-    backward_op.register_autograd(_refuse_second_derivative)
+    backward_op.register_autograd(functools.partial(_refuse_second_derivative, backend))
     register_flops(name, lambda *args: cost(*args).votes * cost(*args).forward)
     register_flops(f"{name}_backward", count_backward)
     return forward_op
@@ -346,18 +352,29 @@ def _check_lists(
         raise ConfigError(f"needed: expected {gradients} values, got {len(needed)}")
 
 
-def _check_alike(names: Sequence[str], tensors: Sequence[Tensor | None]) -> None:
-    """Raise ConfigError unless all tensors have the device and type of the first, float32 or float64."""
+def sum_dtype(tensors: Sequence[Tensor | None]) -> torch.dtype:
+    """Return the type that sums of tensors are kept in: what they promote to, of at least 32 bits."""
+    dtypes = [tensor.dtype for tensor in tensors if tensor is not None]
+    return functools.reduce(torch.promote_types, dtypes, torch.float32)
+
+
+def check_alike(names: Sequence[str], tensors: Sequence[Tensor | None], mixed: bool = False) -> None:
+    """Raise ConfigError unless all tensors have the device and type of the first, float32 or float64.
+
+    Tensors of mixed types have 16 to 64 bits each.
+    """
     first = tensors[0]
     assert first is not None
-    if first.dtype not in _SUFFIX:
+    if first.dtype not in _SUFFIX and not mixed:
         raise ConfigError(f"{names[0]}: expected float32 or float64, got {first.dtype}")
     for name, tensor in zip(names, tensors, strict=True):
         if tensor is None:
             continue
         if tensor.device != first.device:
             raise ConfigError(f"{name}: expected a tensor on {first.device} like {names[0]}, got {tensor.device}")
-        if tensor.dtype != first.dtype:
+        if mixed and tensor.dtype not in _COMPUTE_DTYPE:
+            raise ConfigError(f"{name}: expected a floating-point type of 16 to 64 bits, got {tensor.dtype}")
+        if not mixed and tensor.dtype != first.dtype:
             raise ConfigError(f"{name}: expected {first.dtype} like {names[0]}, got {tensor.dtype}")
 
 
@@ -374,10 +391,10 @@ def _contiguous(tensors: Sequence[Tensor | None]) -> list[Any]:
     return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-def _refuse_second_derivative(ctx: Any, *grads: Tensor) -> None:
+def _refuse_second_derivative(backend: str, ctx: Any, *grads: Tensor) -> None:
     """Raise ConfigError: the backward function of backward passes, which have no derivative."""
     raise ConfigError(
-        "backend: expected 'reference' for the gradient of a gradient, got 'cpu' (first derivatives only)"
+        f"backend: expected 'reference' for the gradient of a gradient, got '{backend}' (first derivatives only)"
     )
 
 

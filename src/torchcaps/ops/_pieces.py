@@ -102,7 +102,7 @@ class Piece(NamedTuple):
 
     def flat(self, part: Tensor) -> Tensor:
         """Return what `samples_of` returns with one axis for the samples, as the reference takes it."""
-        return part if self.window is None else part.flatten(0, 2)
+        return part if self.window is None else part.flatten(0, self.window.rank)
 
 
 def worth_recomputing(poses: Tensor, weight: Tensor, window: Window | None) -> bool:
@@ -129,7 +129,7 @@ def split_batch(poses: Tensor, weight: Tensor, window: Window | None, limit: int
         for first in range(0, height, some_rows):
             rows = slice(first, min(first + some_rows, height))
             seen = (rows.stop - rows.start - 1) * window.stride + window.kernel[0]
-            pieces.append(Piece(some, rows, replace(window, grid=(seen, window.grid[1])), window))
+            pieces.append(Piece(some, rows, replace(window, grid=(seen, *window.grid[1:])), window))
     return pieces
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._flops import Cost, dense_votes, register_flops
-from torchcaps.ops._grid import grid_sizes
 from torchcaps.ops._iterations import last_step
 from torchcaps.ops._kernel import Kernel
 from torchcaps.ops._native import check_present
@@ -192,14 +192,15 @@ class _Task:
 def _window(poses: Tensor, numbers: Sequence[int], kinds: str, offsets: Tensor | None) -> Window:
     """Return the window of an operator's arguments, over the grid of the poses."""
     words = kinds.split()
-    if len(numbers) != 5 or len(words) != 2:
+    rank = len(numbers) // 2
+    if len(numbers) != 2 * rank + 1 or not rank or len(words) != 2:
         raise ConfigError(
             f"window: expected grid, kernel and stride, competition and kind of pose, got {list(numbers)} and '{kinds}'"
         )
-    height, width, rows, columns, stride = numbers
-    if poses.shape[1:3] != (height, width):
-        raise ShapeError(f"poses: expected a grid {(height, width)}, got {tuple(poses.shape)}")
-    return Window((height, width), (rows, columns), stride, *words, offsets=offsets)  # pyright: ignore[reportArgumentType]
+    grid, kernel = tuple(numbers[:rank]), tuple(numbers[rank:-1])
+    if tuple(poses.shape[1:-2]) != grid:
+        raise ShapeError(f"poses: expected a grid {grid}, got {tuple(poses.shape)}")
+    return Window(grid, kernel, numbers[-1], *words, offsets=offsets)  # pyright: ignore[reportArgumentType]
 
 
 def _check_devices(tensors: Sequence[Tensor]) -> None:
@@ -356,8 +357,10 @@ def _cost(inputs: Sequence[Any], numbers: Sequence[Any]) -> Cost:
     _, _, window, kinds, *_ = numbers
     if not kinds:
         return Cost(dense_votes(poses, weight), 1, 1)
-    sizes = grid_sizes(poses, weight, [*window[2:], 0, 0, int(kinds.endswith("matrix"))])
-    return Cost(sizes.vote_flops, 1, 1)
+    over = _window(poses, window, kinds, None)
+    inner, out_dim = weight.shape[-2], poses.shape[-1] if over.pose == "matrix" else weight.shape[-1]
+    children = len(poses) * math.prod(over.positions) * over.places * poses.shape[-2]
+    return Cost(2 * children * weight.shape[-3] * out_dim * inner, 1, 1)
 
 
 def _flops(name: str, *args: Any) -> int:
@@ -385,7 +388,7 @@ register_flops("recompute_backward", _backward_flops)
 
 def _kernel(second_derivatives: bool) -> Kernel:
     call = functools.partial(route_in_pieces, second_derivatives=second_derivatives)
-    return Kernel("recompute", call, call, unavailable, _unsupported, takes_routing=True)
+    return Kernel("recompute", call, call, unavailable, _unsupported, takes_routing=True, any_rank=True)
 
 
 # The kernel of every routing that `auto` takes, and the one that is named: it refuses second derivatives.

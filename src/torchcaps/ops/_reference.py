@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from torchcaps.errors import ConfigError
 from torchcaps.ops._iterations import Step, last_step, parent_softmax, uniform_coupling
+from torchcaps.ops._pieces import split_batch, votes_bytes, worth_recomputing
 from torchcaps.ops._routing import Routing
 from torchcaps.ops.conv import Window
 from torchcaps.ops.votes import vote
@@ -28,6 +31,20 @@ def run_reference(
     votes = conv_votes(routing, gathered, weight, window)  # [B*H'*W', K*K*I, J, D]
     last = last_step(reference_steps(routing, votes, gathered, window, params))
     return window.unflatten_grid(Capsules(last.poses, last.activations))
+
+
+def run_in_pieces(routing: Routing, children: Capsules, weight: Tensor, params: dict[str, Any]) -> Capsules:
+    """Run the reference on one piece of a large batch after the other, and once more for the gradients."""
+    poses = children.poses
+    if not worth_recomputing(poses, weight, None):
+        return run_reference(routing, children, weight, None, params)
+    parts: list[Capsules] = []
+    for piece in split_batch(poses, weight, None, votes_bytes(poses.device)):
+        own = {name: value[piece.samples] if name in routing.per_sample else value for name, value in params.items()}
+        some = Capsules(*(tensor[piece.samples] for tensor in children))
+        part: Any = checkpoint(run_reference, routing, some, weight, None, own, use_reentrant=False)
+        parts.append(part)
+    return Capsules(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 def conv_votes(routing: Routing, gathered: Capsules, weight: Tensor, window: Window) -> Tensor:

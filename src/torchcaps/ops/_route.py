@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.ops._backends import choose_kernel
+from torchcaps.ops._backends import choose_kernel, transform_reason
+from torchcaps.ops._export import map_samples
 from torchcaps.ops._iterations import Step
 from torchcaps.ops._kernel import Kernel
 from torchcaps.ops._mask import clear_unseen, expand_mask, mask_children
-from torchcaps.ops._reference import CouplingMode, run_reference, set_coupling
+from torchcaps.ops._reference import CouplingMode, run_in_pieces, run_reference, set_coupling
 from torchcaps.ops._routing import ROUTINGS
 from torchcaps.ops.conv import Window
 from torchcaps.ops.votes import check_layer
@@ -69,6 +70,9 @@ def route(
     if kernel is not None:
         assert kernel.dense is not None
         return kernel.dense(children, weight, **_named(kernel, algorithm, params))
+    # `recompute` is an operator, and takes no functions.
+    if "softmax" in params and backend == "auto" and transform_reason() is None:
+        return run_in_pieces(routing, children, weight, params)
     return run_reference(routing, children, weight, None, params)
 
 
@@ -98,7 +102,7 @@ def route_conv(
     Shape:
         children: poses [B, H, W, I, P], activations [B, H, W, I]; weight: [K*K*I, J, p, p] for matrices,
         [K*K*I, J, P, D] for vectors; mask: bool [B, H, W, I] or [B, H, W]; returns poses [B, H', W', J, D],
-        activations [B, H', W', J].
+        activations [B, H', W', J]. A grid of a signal has one axis, [B, T, I, P], of a volume three.
 
     Returns:
         A grid of parents.
@@ -122,9 +126,13 @@ def route_conv(
     window.check(children, weight)
     kernel = choose_kernel(routing, backend, children, weight, window, params)
     if kernel is not None:
-        assert kernel.conv is not None
-        return kernel.conv(children, weight, window, **_named(kernel, algorithm, params))
-    return run_reference(routing, children, weight, window, params)
+        return kernel.run_conv(children, weight, window, _named(kernel, algorithm, params))
+    each = {name: params.pop(name) for name in routing.per_sample & params.keys()}
+
+    def run(some: Capsules, **values: Tensor) -> Capsules:
+        return run_reference(routing, some, weight, window, {**params, **values})
+
+    return map_samples(run, children, weight, window, each)
 
 
 def trace(algorithm: str, votes: Tensor, *args: Any, coupling: CouplingMode = "routed", **params: Any) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -18,7 +18,8 @@ from torchcaps.types import Capsules
 
 Competition = Literal["global", "local", "positions"]
 PoseKind = Literal["matrix", "vector"]
-Size = tuple[int, int]
+# One number per axis of a grid: of a signal one, of an image two, of a volume three.
+Size = tuple[int, ...]
 
 
 def check_pose(pose: str) -> None:
@@ -31,18 +32,21 @@ def check_pose(pose: str) -> None:
 class Window:
     """A kernel that moves over a grid of children; every position has the same J parents.
 
+    A grid has one axis (a signal), two (an image) or three (a volume). Shapes are written for two; `K*K` is the number
+    of places of the kernel in every rank.
+
     Args:
-        grid: Height and width of the grid of children.
-        kernel: Height and width of the kernel.
-        stride: Step of the kernel.
+        grid: Size of the grid of children along each axis.
+        kernel: Size of the kernel along each axis.
+        stride: Step of the kernel along every axis.
         competition: Parents that compete for a child. `global`: all parents at all positions that see it (Hinton et al.
             2018, section 4). `local`: the parents of each position by themselves. `positions`: the positions, for each
             type of parent by itself, as in the authors' released program.
         pose: `matrix` votes by `matrix_vote`, `vector` by `vote`.
-        offsets: Added to the first two entries of the votes from each place of the kernel.
+        offsets: Added to the first entries of the votes from each place of the kernel, one entry per axis.
 
     Shape:
-        offsets: [K*K, 2].
+        offsets: [K*K, 2], with one column per axis of the grid.
 
     Raises:
         ConfigError: If an option is unknown or out of range.
@@ -52,6 +56,8 @@ class Window:
         >>> window = Window(grid=(14, 14), kernel=(3, 3), stride=2)
         >>> window.positions
         (6, 6)
+        >>> Window(grid=(100,), kernel=(9,), stride=4).positions
+        (23,)
     """
 
     grid: Size
@@ -65,8 +71,10 @@ class Window:
         check_pose(self.pose)
         if self.stride < 1:
             raise ConfigError(f"stride: expected a count of at least 1, got {self.stride}")
-        if min(self.kernel) < 1:
-            raise ConfigError(f"kernel: expected two counts of at least 1, got {self.kernel}")
+        if not self.kernel or min(self.kernel) < 1 or len(self.kernel) != len(self.grid):
+            raise ConfigError(
+                f"kernel: expected a count of at least 1 for each axis of the grid {self.grid}, got {self.kernel}"
+            )
         if self.competition not in get_args(Competition):
             raise ConfigError(
                 f"competition: expected one of {', '.join(get_args(Competition))}, got '{self.competition}'"
@@ -90,26 +98,27 @@ class Window:
             ShapeError: If their shapes do not fit.
         """
         poses, activations = children
-        if poses.dim() != 5 or tuple(poses.shape[1:3]) != tuple(self.grid) or not poses.shape[3]:
-            height, width = self.grid
-            raise ShapeError(f"poses: expected [B, {height}, {width}, I, P] with I > 0, got {tuple(poses.shape)}")
+        if poses.dim() != self.rank + 3 or tuple(poses.shape[1:-2]) != tuple(self.grid) or not poses.shape[-2]:
+            sides = ", ".join(map(str, self.grid))
+            raise ShapeError(f"poses: expected [B, {sides}, I, P] with I > 0, got {tuple(poses.shape)}")
         compiling = torch.compiler.is_compiling()
-        if not compiling and activations.shape != poses.shape[:4]:
-            raise ShapeError(f"activations: expected {tuple(poses.shape[:4])}, got {tuple(activations.shape)}")
-        types = poses.shape[3]
-        all_types = types * self.kernel[0] * self.kernel[1]
+        if not compiling and activations.shape != poses.shape[:-1]:
+            raise ShapeError(f"activations: expected {tuple(poses.shape[:-1])}, got {tuple(activations.shape)}")
+        types = poses.shape[-2]
+        all_types = types * self.places
         if weight.dim() != 4 or weight.shape[0] not in (types, all_types):
             raise ShapeError(f"weight: expected [{all_types} or {types}, J, ...], got {tuple(weight.shape)}")
         square = self.pose == "matrix"
-        if (square and weight.shape[2] != weight.shape[3]) or poses.shape[4] != weight.shape[2] ** (2 if square else 1):
+        inner = weight.shape[2]
+        if (square and inner != weight.shape[3]) or poses.shape[-1] != inner ** (2 if square else 1):
             raise ShapeError(
-                f"poses: expected pose size {weight.shape[2]}{' squared' * square} for a weight {tuple(weight.shape)}, "
+                f"poses: expected pose size {inner}{' squared' * square} for a weight {tuple(weight.shape)}, "
                 f"got {tuple(poses.shape)}"
             )
-        size = weight.shape[3] * (weight.shape[2] if square else 1)
-        if self.offsets is not None and (size < 2 or self.offsets.shape != (self.kernel[0] * self.kernel[1], 2)):
+        size = weight.shape[3] * (inner if square else 1)
+        if self.offsets is not None and (size < self.rank or self.offsets.shape != (self.places, self.rank)):
             raise ShapeError(
-                f"offsets: expected {(self.kernel[0] * self.kernel[1], 2)} and parents of at least two entries, "
+                f"offsets: expected {(self.places, self.rank)} and parents of at least {self.rank} entries, "
                 f"got {tuple(self.offsets.shape)} and {size}"
             )
         # Activations that are only looked at would become an input of a compiled graph.
@@ -117,10 +126,37 @@ class Window:
             check_kinds(children, weight)
 
     @property
+    def rank(self) -> int:
+        """Number of axes of the grid."""
+        return len(self.grid)
+
+    @property
+    def places(self) -> int:
+        """Number of places of the kernel."""
+        return math.prod(self.kernel)
+
+    @property
     def positions(self) -> Size:
-        """Number of positions of the kernel along height and width."""
-        height, width = ((side - size) // self.stride + 1 for side, size in zip(self.grid, self.kernel, strict=True))
-        return height, width
+        """Number of positions of the kernel along each axis."""
+        return tuple((side - size) // self.stride + 1 for side, size in zip(self.grid, self.kernel, strict=True))
+
+    def plane(self) -> Window | None:
+        """Return a window over a grid of two axes with the same children at every position, or None.
+
+        A signal is a plane of one column. A kernel that covers the whole grid may see it in any shape.
+
+        Returns:
+            The window; it is this one for a grid of two axes.
+        """
+        if self.rank == 2:
+            return self
+        offsets = self.offsets
+        if self.rank == 1:
+            offsets = None if offsets is None else F.pad(offsets, (0, 1))  # [K, 2]
+            return replace(self, grid=(*self.grid, 1), kernel=(*self.kernel, 1), offsets=offsets)
+        if self.kernel != self.grid or offsets is not None:
+            return None
+        return replace(self, grid=(self.places, 1), kernel=(self.places, 1))
 
     def children_per_parent(self, types: int, parents: int) -> float:
         """Compute the average number of children per parent.
@@ -132,15 +168,14 @@ class Window:
         Returns:
             The average, which counts a child once for all parents that compete for it.
         """
-        places = self.kernel[0] * self.kernel[1]
         if self.competition == "local":
-            return types * places / parents
+            return types * self.places / parents
         seen = 1
         for count, size in zip(self.positions, self.kernel, strict=True):
             seen *= (count - 1) * min(self.stride, size) + size
         # A child belongs once to all types of parents together, or once to each of them.
         whole = parents if self.competition == "global" else 1
-        return types * seen / (self.positions[0] * self.positions[1] * whole)
+        return types * seen / (math.prod(self.positions) * whole)
 
     def gather(self, children: Capsules) -> Capsules:
         """Gather the children under the kernel at every position.
@@ -154,11 +189,14 @@ class Window:
         Returns:
             One set of children per position.
         """
+        types, rank = 1 + self.rank, self.rank
+        outer = range(types)
         poses = self._unfold(children.poses)  # [B, H', W', I, P, K, K]
-        poses = poses.permute(0, 1, 2, 5, 6, 3, 4).flatten(3, 5).flatten(0, 2)  # [B*H'*W', K*K*I, P]
+        poses = poses.permute(*outer, *range(types + 2, types + 2 + rank), types, types + 1)  # [B, H', W', K, K, I, P]
+        poses = poses.flatten(types, types + rank).flatten(0, rank)  # [B*H'*W', K*K*I, P]
         activations = self._unfold(children.activations)  # [B, H', W', I, K, K]
-        activations = activations.permute(0, 1, 2, 4, 5, 3).flatten(3, 5).flatten(0, 2)  # [B*H'*W', K*K*I]
-        return Capsules(poses, activations)
+        activations = activations.permute(*outer, *range(types + 1, types + 1 + rank), types)  # [B, H', W', K, K, I]
+        return Capsules(poses, activations.flatten(types, types + rank).flatten(0, rank))
 
     def seen(self, mask: Tensor) -> Tensor:
         """Return which positions see a child that is present: the mask of the parents.
@@ -172,8 +210,8 @@ class Window:
         Returns:
             True where a position sees any child.
         """
-        places = mask.any(dim=-1) if mask.dim() == 4 else mask  # [B, H, W]
-        return self._unfold(places).flatten(3).any(dim=-1)  # [B, H', W']
+        places = mask.any(dim=-1) if mask.dim() > self.rank + 1 else mask  # [B, H, W]
+        return self._unfold(places).flatten(1 + self.rank).any(dim=-1)  # [B, H', W']
 
     def sum_children(self, values: Tensor) -> Tensor:
         """Sum a value of each child over the children under the kernel at every position.
@@ -187,7 +225,7 @@ class Window:
         Returns:
             The sums.
         """
-        return self._unfold(values.sum(dim=-1)).sum(dim=(-2, -1))
+        return self._unfold(values.sum(dim=-1)).sum(dim=tuple(range(-self.rank, 0)))
 
     def present_share(self, mask: Tensor) -> Tensor:
         """Compute which share of the children in `children_per_parent` is present.
@@ -232,7 +270,7 @@ class Window:
             votes = vote(poses, weight.repeat(poses.shape[1] // weight.shape[0], 1, 1, 1))  # [B*H'*W', K*K*I, J, D]
         if self.offsets is None:
             return votes
-        offsets = F.pad(self.offsets.to(votes), (0, votes.shape[-1] - 2))  # [K*K, D]
+        offsets = F.pad(self.offsets.to(votes), (0, votes.shape[-1] - self.rank))  # [K*K, D]
         offsets = offsets.repeat_interleave(votes.shape[1] // len(offsets), dim=0).unsqueeze(1)  # [K*K*I, 1, D]
         return votes + (offsets if presence is None else presence[..., None, None] * offsets)
 
@@ -283,11 +321,13 @@ class Window:
         return (logits - normaliser.reshape(shape)).exp()  # [B*H'*W', K*K*I, J]
 
     def _unfold(self, grid: Tensor) -> Tensor:
-        return grid.unfold(1, self.kernel[0], self.stride).unfold(2, self.kernel[1], self.stride)
+        for axis, size in enumerate(self.kernel, 1):
+            grid = grid.unfold(axis, size, self.stride)
+        return grid
 
     def _grid_index(self, device: torch.device) -> Tensor:
         """Return the place of the grid, row by row, under each place of the kernel at each position."""
-        places = torch.arange(self.grid[0] * self.grid[1], device=device).view(1, *self.grid)
+        places = torch.arange(math.prod(self.grid), device=device).view(1, *self.grid)
         return self._unfold(places).flatten()  # [H'*W'*K*K]
 
 

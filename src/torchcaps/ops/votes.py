@@ -91,6 +91,12 @@ def vote(poses: Tensor, weight: Tensor) -> Tensor:
         torch.Size([2, 5, 10, 16])
     """
     check_poses_and_weight(poses, weight)
+    if torch.compiler.is_exporting():
+        parents = weight.shape[-3]
+        matrices = weight.transpose(-3, -2).flatten(-2)  # [I, P, J*D] or [P, J*D]
+        if weight.dim() == 3:
+            return (poses @ matrices).unflatten(2, (parents, -1))  # [B, I, J, D]
+        return (poses.transpose(0, 1) @ matrices).unflatten(2, (parents, -1)).transpose(0, 1)  # [B, I, J, D]
     if weight.dim() == 3:
         return torch.einsum("bip,jpd->bijd", poses, weight)  # [B, I, J, D]
     return torch.einsum("bip,ijpd->bijd", poses, weight)  # [B, I, J, D]
@@ -128,5 +134,84 @@ def matrix_vote(poses: Tensor, weight: Tensor) -> Tensor:
         raise ShapeError(f"poses: expected pose size {side * side}, got {tuple(poses.shape)}")
     if poses.shape[1] % types:
         raise ShapeError(f"poses: expected a multiple of {types} children, got {tuple(poses.shape)}")
+    if torch.compiler.is_exporting():
+        return _matrix_vote_products(poses, weight)
     matrices = poses.unflatten(1, (-1, types)).unflatten(-1, (side, side))  # [B, n, I/n, p, p]
     return torch.einsum("bnirp,ijpq->bnijrq", matrices, weight).flatten(-2).flatten(1, 2)  # [B, I, J, P]
+
+
+def _matrix_vote_products(poses: Tensor, weight: Tensor) -> Tensor:
+    """Compute `matrix_vote` as one product per child type: the numbers of a vote are then adjacent in memory."""
+    rows = poses.unflatten(1, (-1, weight.shape[0]))  # [B, n, I/n, P]
+    votes = rows.flatten(0, 1).transpose(0, 1) @ block_matrices(weight)  # [I/n, B*n, J*P]
+    votes = votes.unflatten(2, (weight.shape[1], -1)).transpose(0, 1)  # [B*n, I/n, J, P]
+    return votes.unflatten(0, (-1, rows.shape[1])).flatten(1, 2)  # [B, I, J, P]
+
+
+def block_matrices(weight: Tensor) -> Tensor:
+    """Return the matrices that multiply a pose matrix as a row of P = p*p numbers.
+
+    A product of p x p matrices is one of a row with a block-diagonal matrix, p copies of the weight.
+
+    Args:
+        weight: One p x p matrix per child and parent.
+
+    Shape:
+        weight: [I, J, p, p]; returns [I, P, J*P].
+
+    Returns:
+        One matrix per child.
+
+    Example:
+        >>> block_matrices(torch.ones(9, 5, 4, 4)).shape
+        torch.Size([9, 16, 80])
+    """
+    side = weight.shape[2]
+    same = torch.eye(side).to(weight).view(side, 1, 1, side, 1)  # [p, 1, 1, p, 1]
+    blocks = weight.transpose(1, 2)[:, None, :, :, None] * same  # [I, p, p, J, p, p]
+    return blocks.reshape(weight.shape[0], side * side, -1)  # [I, P, J*P]
+
+
+def sum_votes(coupling: Tensor, votes: Tensor) -> Tensor:
+    """Compute sum_i coupling_ij votes_ij, the weighted sum of the votes for each parent.
+
+    Args:
+        coupling: Weight of each vote.
+        votes: Predictions of every child for every parent.
+
+    Shape:
+        coupling: [B, I, J]; votes: [B, I, J, D]; returns [B, J, D].
+
+    Returns:
+        The sums.
+
+    Example:
+        >>> sum_votes(torch.ones(2, 5, 3), torch.ones(2, 5, 3, 8)).shape
+        torch.Size([2, 3, 8])
+    """
+    if torch.compiler.is_exporting():
+        # ONNX Runtime multiplies matrices many times faster than it evaluates an Einsum.
+        return (coupling.transpose(1, 2).unsqueeze(2) @ votes.transpose(1, 2)).squeeze(2)  # [B, J, D]
+    return torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
+
+
+def dot_votes(votes: Tensor, poses: Tensor) -> Tensor:
+    """Compute votes_ij . poses_j, the agreement of each vote with its parent.
+
+    Args:
+        votes: Predictions of every child for every parent.
+        poses: Poses of the parents.
+
+    Shape:
+        votes: [B, I, J, D]; poses: [B, J, D]; returns [B, I, J].
+
+    Returns:
+        The dot products.
+
+    Example:
+        >>> dot_votes(torch.ones(2, 5, 3, 8), torch.ones(2, 3, 8)).shape
+        torch.Size([2, 5, 3])
+    """
+    if torch.compiler.is_exporting():
+        return (votes.transpose(1, 2) @ poses.unsqueeze(3)).squeeze(3).transpose(1, 2)  # [B, I, J]
+    return torch.einsum("bijd,bjd->bij", votes, poses)  # [B, I, J]

@@ -317,3 +317,17 @@ def test_data_loader_workers_compute_the_same() -> None:
     expected = route(*data.inputs)
     loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=2, timeout=60)
     assert all(torch.equal(result, expected) for result in loader)
+
+
+@needs_kernel
+@pytest.mark.parametrize("out_dim", [1, 7, 16, 21])
+def test_size_of_the_batch_changes_no_bit_of_a_sample(out_dim: int) -> None:
+    # With few samples the entries of a vote are in the vector lanes, otherwise the samples are.
+    torch.manual_seed(0)
+    poses, weight = torch.randn(16, 70, 5), torch.randn(70, 3, 5, out_dim)
+    for dtype in (torch.float32, torch.float64):
+        for leaky in (False, True):
+            whole = dense("dynamic", poses.to(dtype), weight.to(dtype), leaky=leaky)
+            for first, last in ((3, 4), (5, 7), (0, 3), (0, 9)):
+                part = dense("dynamic", poses[first:last].to(dtype), weight.to(dtype), leaky=leaky)
+                assert torch.equal(part.poses, whole.poses[first:last])

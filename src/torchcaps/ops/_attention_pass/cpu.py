@@ -9,11 +9,20 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
+from torchcaps.ops._attention_pass.steps import attend_by
 from torchcaps.ops._flops import Cost, dense_votes
+from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops.votes import check_poses_and_weight
 
 
-def attend(poses: Tensor, weight: Tensor, key: Tensor | None = None, prior: Tensor | None = None) -> Tensor:
+def attend(
+    poses: Tensor,
+    weight: Tensor,
+    key: Tensor | None = None,
+    prior: Tensor | None = None,
+    *,
+    softmax: ParentSoftmax | None = None,
+) -> Tensor:
     """Sum the votes for each parent, total_j = sum_i (coupling_ij + prior_ij) votes_ij, votes_ij = poses_i weight_ij.
 
     coupling is the softmax over the parents of votes . key, and uniform without a key. All four tensors have first
@@ -24,6 +33,7 @@ def attend(poses: Tensor, weight: Tensor, key: Tensor | None = None, prior: Tens
         weight: One matrix per child and parent, or one per parent that all children share.
         key: One vector per parent, which the votes are compared with.
         prior: Added to the coupling; needs a key.
+        softmax: Softmax over the parents, where they are more than those of the weight; see `attend_by`.
 
     Shape:
         poses: [B, I, P]; weight: [I, J, P, D] or [J, P, D]; key: [B, J, D]; prior: [I, J]; returns [B, J, D].
@@ -39,6 +49,8 @@ def attend(poses: Tensor, weight: Tensor, key: Tensor | None = None, prior: Tens
         torch.Size([2, 10, 16])
     """
     result = torch.promote_types(poses.dtype, weight.dtype)
+    if softmax is not None:
+        return attend_by(softmax, poses, weight, key, prior).to(result)  # [B, J, D]
     dtype = _native.compute_dtype(result)
     key, prior = (None if tensor is None else tensor.to(dtype) for tensor in (key, prior))
     return _agree(poses.to(dtype), weight.to(dtype), key, prior).to(result)  # [B, J, D]

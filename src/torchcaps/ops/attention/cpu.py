@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from torchcaps.ops._attention_pass.cpu import attend
 from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide
-from torchcaps.ops._iterations import check_iters
+from torchcaps.ops._iterations import ParentSoftmax, check_iters
 from torchcaps.ops.attention.reference import check_attention
 from torchcaps.ops.conv import Window
 from torchcaps.ops.squash import SquashForm, squashed_length
@@ -26,14 +26,30 @@ def dense(
     offset: Tensor | None = None,
     iters: int = 3,
     squash: SquashForm = "standard",
+    softmax: ParentSoftmax | None = None,
 ) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `attention_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `attention_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        parents: Poses that the parents start with; None for the mean of the votes.
+        gain: Gain of the layer normalisation [D]; None for none.
+        offset: Offset of the layer normalisation [D]; None for none.
+        iters: Number of iterations.
+        squash: Form of the squash function.
+        softmax: Softmax over the parents, where they are more than those of the weight.
+
+    Returns:
+        The parents.
+    """
     check_iters(iters)
     poses, size = children.poses, weight.shape[-1]
     check_attention(parents, gain, offset, torch.Size((poses.shape[0], weight.shape[-3], size)))
     out, total = parents, poses
     for _ in range(iters):
-        total = attend(poses, weight, None if out is None else out / math.sqrt(size))  # [B, J, D]
+        key = None if out is None else out / math.sqrt(size)  # [B, J, D]
+        total = attend(poses, weight, key, softmax=softmax)  # [B, J, D]
         out = F.layer_norm(total, (size,), gain, offset)  # [B, J, D]
     assert out is not None
     return Capsules(out, squashed_length(total, form=squash))
@@ -51,7 +67,21 @@ def conv(
     iters: int = 3,
     squash: SquashForm = "standard",
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through a window, parents [B*H'*W', J, D]; see `attention_routing`."""
+    """Route a grid of children [B, H, W, I, P] through a window, parents [B*H'*W', J, D]; see `attention_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        parents: Poses that the parents start with; None for the mean of the votes.
+        gain: Gain of the layer normalisation [D]; None for none.
+        offset: Offset of the layer normalisation [D]; None for none.
+        iters: Number of iterations.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
     check_iters(iters)
     out = None if parents is None else parents.unflatten(0, (-1, *window.positions))  # [B, H', W', J, D]
     total = children.poses

@@ -12,11 +12,18 @@ from torch.nn import functional as F
 from torchcaps.errors import ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash, squashed_length
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_votes, dot_votes, sum_votes
 
 
 def check_attention(parents: Tensor | None, gain: Tensor | None, offset: Tensor | None, shape: torch.Size) -> None:
-    """Raise ShapeError unless the parents have the given shape [B, J, D], and gain and offset are [D]."""
+    """Raise ShapeError unless the parents have the given shape [B, J, D], and gain and offset are [D].
+
+    Args:
+        parents: Poses that the parents start with; None for the mean of the votes.
+        gain: Gain of the layer normalisation [D]; None for none.
+        offset: Offset of the layer normalisation [D]; None for none.
+        shape: Shape of the parents [B, J, D].
+    """
     if parents is not None and parents.shape != shape:
         raise ShapeError(f"parents: expected {tuple(shape)}, got {tuple(parents.shape)}")
     for name, value in (("gain", gain), ("offset", offset)):
@@ -77,10 +84,10 @@ def attention_steps(
     check_attention(parents, gain, offset, torch.Size((batch, count, size)))
     poses = votes.new_zeros(batch, count, size) if parents is None else parents  # [B, J, D]
     for _ in range(iters):
-        agreement = torch.einsum("bijd,bjd->bij", votes, poses)  # [B, I, J]
+        agreement = dot_votes(votes, poses)  # [B, I, J]
         logits = agreement / math.sqrt(size)  # [B, I, J]
         coupling = softmax(logits)  # [B, I, J]
-        total = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
+        total = sum_votes(coupling, votes)  # [B, J, D]
         poses = F.layer_norm(total, (size,), gain, offset)  # [B, J, D]
         yield Step(logits, coupling, poses, squashed_length(total, form=squash))
 

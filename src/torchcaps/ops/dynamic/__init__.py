@@ -2,6 +2,8 @@
 
 from torchcaps.ops import _native
 from torchcaps.ops._routing import Kernel, Routing, register_routing
+from torchcaps.ops._triton import device
+from torchcaps.ops._triton.device import triton_kernel
 from torchcaps.ops.dynamic import _dense, cpu, triton
 from torchcaps.ops.dynamic.reference import dynamic_routing, dynamic_steps
 
@@ -13,12 +15,14 @@ register_routing(
             Kernel(
                 "triton",
                 dense=_dense.dense_kernel(triton.compute),
-                unavailable=triton.unavailable,
-                unsupported=_dense.standard_squash_only,
+                conv=triton_kernel(triton.route).conv,
+                unavailable=device.unavailable,
+                unsupported=triton.unsupported,
+                any_rank=True,
                 device="cuda",
-                describe=triton.describe,
+                describe=device.describe,
             ),
-            _native.cpu_kernel(_dense.dense_kernel(cpu.compute), cpu.conv),
+            _native.cpu_kernel(cpu.dense, cpu.conv),
         ),
         takes_bias=True,
         per_sample=frozenset({"logits"}),

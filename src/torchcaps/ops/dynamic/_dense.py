@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +14,6 @@ from torchcaps.types import Capsules
 
 # (poses, weight, bias, iters, leaky, last_only, squash) -> poses of the parents [B, J, D]
 Compute = Callable[[Tensor, Tensor, Tensor | None, int, bool, bool, SquashForm], Tensor]
-
-
-def standard_squash_only(
-    children: Capsules, weight: Tensor, *, squash: SquashForm = "standard", **params: Any
-) -> str | None:
-    """Return the reason why a kernel with the standard squash alone does not compute a case, or None."""
-    return None if squash == "standard" else f"the kernel has the standard squash, got '{squash}'"
 
 
 def dense_kernel(compute: Compute) -> Callable[..., Capsules]:

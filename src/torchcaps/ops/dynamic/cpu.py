@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import torch
@@ -11,8 +12,11 @@ from torch import Tensor
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _native
 from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.steps import attend_by
 from torchcaps.ops._flops import Cost, dynamic_cost
+from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops.conv import Window
+from torchcaps.ops.dynamic._dense import dense_kernel
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.ops.squash import SquashForm
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
@@ -37,6 +41,18 @@ def compute(
 
     Types of 16 bits are computed in float32; the result has the type that poses and weight promote to. There are first
     derivatives only: the gradient of a gradient is an error.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+        leaky: Whether a child may couple to no parent.
+        last_only: Whether gradients flow through the last iteration only.
+        squash: Form of the squash function.
+
+    Returns:
+        Poses of the parents [B, J, D].
     """
     result = torch.promote_types(poses.dtype, weight.dtype)
     dtype = _native.compute_dtype(result)
@@ -44,6 +60,44 @@ def compute(
     form = FORMS.index(squash)
     out, _ = _dynamic_routing(poses.to(dtype), weight.to(dtype), bias, iters, leaky, last_only, form)  # [B, J, D]
     return out.to(result)
+
+
+def dense(
+    children: Capsules,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    iters: int = 3,
+    leaky: bool = False,
+    grad: GradMode = "all",
+    squash: SquashForm = "standard",
+    softmax: ParentSoftmax | None = None,
+) -> Capsules:
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `dynamic_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+        leaky: Whether a child may couple to no parent.
+        grad: Iterations that gradients flow through.
+        squash: Form of the squash function.
+        softmax: Softmax over the parents, where they are more than those of the weight.
+
+    Returns:
+        The parents.
+    """
+    if softmax is None:
+        return _whole(children, weight, bias=bias, iters=iters, leaky=leaky, grad=grad, squash=squash)
+    poses, result = children.poses, torch.promote_types(children.poses.dtype, weight.dtype)
+    check_parent_bias(bias, weight)
+    pass_ = functools.partial(attend_by, softmax, poses, weight, background=0.0 if leaky else None)
+    parents = _iterate(pass_, bias, iters, grad, squash)
+    return Capsules(parents.poses.to(result), parents.activations.to(result))
+
+
+_whole = dense_kernel(compute)
 
 
 @computes_wide
@@ -60,8 +114,40 @@ def conv(
 ) -> Capsules:
     """Route a grid of children [B, H, W, I, P] through a window; see `dynamic_routing`.
 
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+        leaky: Whether a child may couple to no parent.
+        grad: Iterations that gradients flow through.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
+    pass_ = functools.partial(attend_grid, children, weight, window, leaky=leaky)
+    return _iterate(pass_, bias, iters, grad, squash)
+
+
+def _iterate(
+    attend: Callable[..., Tensor], bias: Tensor | None, iters: int, grad: GradMode, squash: SquashForm
+) -> Capsules:
+    """Run one attention pass per iteration.
+
     The logits of an iteration are the votes times the sum of all earlier parents, so that one vector per parent
     replaces them.
+
+    Args:
+        attend: The pass, a function of `key` and `through`.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+        grad: Iterations that gradients flow through.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
     """
     check_routing_options(iters, grad, squash)
     through = grad == "all"
@@ -70,9 +156,8 @@ def conv(
         # With grad="last" the earlier iterations only look for the coupling.
         with torch.set_grad_enabled(torch.is_grad_enabled() and (through or iteration == iters - 1)):
             if parents is not None:
-                key = parents.poses if key is None else key + parents.poses  # [B, H', W', J, D]
-            total = attend_grid(children, weight, window, key, leaky=leaky, through=through)  # [B, H', W', J, D]
-            parents = squash_parents(total, bias, squash)
+                key = parents.poses if key is None else key + parents.poses  # [B, ..., J, D]
+            parents = squash_parents(attend(key=key, through=through), bias, squash)
     assert parents is not None
     return parents
 

@@ -12,13 +12,19 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
-from torchcaps.ops.votes import check_bias, check_votes
+from torchcaps.ops.votes import check_bias, check_votes, dot_votes, sum_votes
 
 GradMode = Literal["all", "last"]
 
 
 def check_routing_options(iters: int, grad: str, squash: str = "standard") -> None:
-    """Raise ConfigError unless there is at least one iteration and the gradient mode and squash form exist."""
+    """Raise ConfigError unless there is at least one iteration and the gradient mode and squash form exist.
+
+    Args:
+        iters: Number of iterations.
+        grad: Iterations that gradients flow through.
+        squash: Form of the squash function.
+    """
     check_iters(iters)
     check_squash(squash)
     if grad not in get_args(GradMode):
@@ -76,13 +82,13 @@ def dynamic_steps(
     check_bias(bias, votes)
     for iteration in range(iters):
         coupling = softmax(logits, background=0.0 if leaky else None)  # [B, I, J]
-        presquash = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
+        presquash = sum_votes(coupling, votes)  # [B, J, D]
         if bias is not None:
             presquash = presquash + bias  # [B, J, D]
         poses = apply_squash(presquash, form=squash)  # [B, J, D]
         yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
         if iteration < iters - 1:
-            agreement = torch.einsum("bijd,bjd->bij", votes, poses)  # [B, I, J]
+            agreement = dot_votes(votes, poses)  # [B, I, J]
             # With grad="last" the earlier iterations only look for the coupling: what they add is constant.
             logits = logits + (agreement if grad == "all" else agreement.detach())  # [B, I, J]
 

@@ -6,44 +6,90 @@ turns its gradient into the gradient of the query. A last pass, child by child, 
 weight from the queries and presquash gradients of all iterations. Intermediate results have the size of the output.
 Partial sums are added in a fixed order: two runs give the same bits.
 
+In convolutions, every iteration is one pass with a gradient of its own, as for the other routings.
+
 Tested against the reference in Triton's interpreter only. It has not run on a GPU yet.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops import _native
+from torchcaps.ops._attention_pass.grid import squash_parents
 from torchcaps.ops._flops import dynamic_cost, register_flops
-from torchcaps.ops._native import check_present
+from torchcaps.ops._triton import device
+from torchcaps.ops._triton.attend import attend
+from torchcaps.ops._triton.layer import Layer, dense_layer, sizes_of
+from torchcaps.ops.conv import Window
+from torchcaps.ops.dynamic.reference import GradMode, check_routing_options
 from torchcaps.ops.squash import SquashForm, squash
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
+from torchcaps.types import Capsules
 
-_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
-def unavailable(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Return why the kernel cannot run on a device in a type, with the remedy, or None."""
-    if dtype not in _DTYPES:
-        return f"it takes floating-point tensors, got {dtype}; use backend='reference'"
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed: pip install 'torchcaps[triton]'"
-    if device.type != "cuda" and not _interpreted():
-        return f"it takes CUDA tensors, got them on {device.type}; TRITON_INTERPRET=1 runs it there, slowly"
-    if device.type == "cuda" and not torch.cuda.is_available():
-        return "there is no CUDA device; use backend='auto'"
-    return None
+if TYPE_CHECKING:
+    from torchcaps.ops._triton.launch import Launch
 
 
-def describe() -> str:
-    """Describe the kernel for `torchcaps info`."""
-    return "interpreted, slow" if _interpreted() else "has not run on a GPU before: please report what you see"
+def unsupported(
+    children: Capsules, weight: Tensor, *, window: Window | None = None, squash: SquashForm = "standard", **params: Any
+) -> str | None:
+    """Return the reason why the kernel does not compute a case, or None.
+
+    Args:
+        children: The children.
+        weight: The weight.
+        window: The window of a convolutional layer, or None.
+        squash: Form of the squash.
+        **params: Other arguments of the routing.
+
+    Returns:
+        The reason, or None if it computes the case.
+    """
+    if window is None and squash != "standard":
+        return f"the kernel has the standard squash, got '{squash}'"
+    return device.unsupported(children, weight, window=window)
+
+
+def route(
+    layer: Layer,
+    *,
+    bias: Tensor | None = None,
+    iters: int = 3,
+    leaky: bool = False,
+    grad: GradMode = "all",
+    squash: SquashForm = "standard",
+) -> Capsules:
+    """Route a convolutional layer; see `dynamic_routing`.
+
+    Args:
+        layer: Children and weight.
+        bias: Vector added to each parent before it is squashed.
+        iters: Number of routing iterations.
+        leaky: Add one more parent with logit 0, whose share is dropped.
+        grad: `all` differentiates through all iterations, `last` through the last one.
+        squash: Form of the squash.
+
+    Shape:
+        bias: [J, D]; returns poses [B, positions, J, D], activations [B, positions, J].
+
+    Returns:
+        The parents.
+    """
+    check_routing_options(iters, grad, squash)
+    through = grad == "all"
+    query, total = None, layer.poses
+    for iteration in range(iters):
+        total = attend(layer, query, leaky=leaky, through=through)  # [B, positions, J, D]
+        if iteration < iters - 1:
+            poses = squash_parents(total, bias, squash).poses  # [B, positions, J, D]
+            poses = poses if through else poses.detach()  # [B, positions, J, D]
+            query = poses if query is None else query + poses  # [B, positions, J, D]
+    return squash_parents(total, bias, squash)
 
 
 def compute(
@@ -57,23 +103,24 @@ def compute(
 ) -> Tensor:
     """Compute the parents [B, J, D] of poses [B, I, P] through weight [I, J, P, D] or [J, P, D].
 
-    The kernel has the standard squash alone; `_dense.standard_squash_only` refuses the others.
+    The kernel has the standard squash alone; `unsupported` refuses the others.
 
     Sums are kept in float32 for bfloat16 and float16; the result has the type that poses and weight promote to. There
     are first derivatives only: the gradient of a gradient is an error.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        iters: Number of iterations.
+        leaky: Whether a child may couple to no parent.
+        last_only: Whether gradients flow through the last iteration only.
+        squash: Form of the squash function.
+
+    Returns:
+        Poses of the parents [B, J, D].
     """
     return _route(poses, weight, bias, iters, leaky, not last_only)[0]
-
-
-def _interpreted() -> bool:
-    # Triton reads this variable once, when a kernel is defined.
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def _kernels() -> ModuleType:
-    from torchcaps.ops.dynamic import _triton_kernels
-
-    return _triton_kernels
 
 
 def _out_like(poses: Tensor, weight: Tensor, *leading: int, dtype: torch.dtype) -> Tensor:
@@ -90,22 +137,23 @@ def _squash_grad(presquash: Tensor, grad: Tensor) -> Tensor:
     return grad * (length / (1 + square)) + turned * along  # [B, J, D]
 
 
+def _launch(poses: Tensor, weight: Tensor, leaky: bool, dtype: torch.dtype) -> Launch:
+    from torchcaps.ops._triton.launch import Launch
+
+    device.check_device(poses)
+    layer = dense_layer(Capsules(poses.contiguous(), poses[..., 0]), weight.contiguous())
+    sizes = sizes_of(layer.poses, layer.weight, layer.window)
+    tensors: dict[str, Tensor | None] = {"background": poses.new_zeros(1, dtype=dtype)} if leaky else {}
+    # The activations have no role, and are not read.
+    return Launch(sizes, layer.poses, layer.poses, layer.weight, None, dtype, tensors=tensors)
+
+
 def _check(poses: Tensor, weight: Tensor, **others: Tensor | None) -> None:
     """Raise unless the tensors belong together, and the kernel can run on their device in their types."""
-    check_present(["poses", "weight"], [poses, weight])
+    _native.check_present(["poses", "weight"], [poses, weight])
     check_poses_and_weight(poses, weight)
-    for name, tensor in {"poses": poses, "weight": weight, **others}.items():
-        if tensor is None:
-            continue
-        if tensor.device != poses.device:
-            raise ConfigError(f"{name}: expected a tensor on {poses.device} like poses, got {tensor.device}")
-        if tensor.dtype not in _DTYPES:
-            raise ConfigError(f"{name}: expected a floating-point tensor, got {tensor.dtype}")
-
-
-def _check_device(poses: Tensor) -> None:
-    if (reason := unavailable(poses.device, poses.dtype)) is not None:
-        raise ConfigError(f"backend: expected one that is available, got 'triton' ({reason})")
+    tensors = {"poses": poses, "weight": weight, **others}
+    _native.check_alike(list(tensors), list(tensors.values()), mixed=True)
 
 
 def _check_forward(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: int) -> None:
@@ -116,7 +164,7 @@ def _check_forward(poses: Tensor, weight: Tensor, bias: Tensor | None, iters: in
 
 
 def _check_backward(grad: Tensor, poses: Tensor, weight: Tensor, presquash: Tensor) -> None:
-    check_present(["grad", "presquash"], [grad, presquash])
+    _native.check_present(["grad", "presquash"], [grad, presquash])
     _check(poses, weight, grad=grad, presquash=presquash)
     out = (poses.shape[0], weight.shape[-3], weight.shape[-1])
     if grad.shape != out:
@@ -131,14 +179,13 @@ def _route(
 ) -> tuple[Tensor, Tensor]:
     """Parents [B, J, D] and the presquash of every iteration [R, B, J, D], all that the backward pass needs."""
     _check_forward(poses, weight, bias, iters)
-    _check_device(poses)
-    kernels = _kernels()
-    poses, weight = poses.contiguous(), weight.contiguous()
     dtype = torch.promote_types(poses.dtype, weight.dtype)
     query = _out_like(poses, weight, dtype=torch.promote_types(dtype, torch.float32)).zero_()  # [B, J, D]
+    launch = _launch(poses, weight, leaky, query.dtype)
     kept = []
     for _ in range(iters):
-        presquash = kernels.run_pass(poses, weight, query, None, leaky)  # [B, J, D]
+        launch.tensors["key"] = query
+        presquash = launch.sum()["total"]  # [B, J, D]
         if bias is not None:
             presquash = presquash + bias  # [B, J, D]
         kept.append(presquash)
@@ -160,9 +207,7 @@ def _route_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of poses, weight and bias from that of the parents [B, J, D]."""
     _check_backward(grad, poses, weight, presquash)
-    _check_device(poses)
-    kernels = _kernels()
-    poses, weight = poses.contiguous(), weight.contiguous()
+    launch = _launch(poses, weight, leaky, presquash.dtype)
     grad = grad.to(presquash.dtype)
     reached = squash(presquash).cumsum(dim=0)  # [R, B, J, D]
     queries = torch.cat([torch.zeros_like(reached[:1]), reached[:-1]])  # [R, B, J, D]
@@ -172,11 +217,14 @@ def _route_backward(
     later = torch.zeros_like(grad)  # [B, J, D]
     # The pose of an iteration is part of the query of all later ones.
     for iteration in reversed(range(1, len(presquash))):
-        later = later + kernels.run_pass(poses, weight, queries[iteration], grads[0], leaky)  # [B, J, D]
+        launch.tensors |= {"key": queries[iteration], "grad": grads[0]}
+        later = later + launch.pull()["total"]  # [B, J, D]
         grads.insert(0, _squash_grad(presquash[iteration - 1], later))
     stacked = torch.stack(grads)  # [R, B, J, D]
-    grad_poses, grad_weight = kernels.run_spread(poses, weight, queries, stacked, leaky, through)
-    return grad_poses, grad_weight, stacked.sum(dim=(0, 1))
+    launch.tensors |= {"key": queries, "grad": stacked}
+    found = launch.spread(through)
+    grad_weight = found["weight"].view_as(weight).to(weight.dtype)
+    return found["poses"].view_as(poses), grad_weight, stacked.sum(dim=(0, 1))
 
 
 @_route_backward.register_fake

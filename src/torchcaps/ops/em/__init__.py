@@ -2,7 +2,8 @@
 
 from torchcaps.ops import _native
 from torchcaps.ops._routing import Kernel, Routing, register_routing
-from torchcaps.ops.em import cpu, export
+from torchcaps.ops._triton.device import triton_kernel
+from torchcaps.ops.em import cpu, export, triton
 from torchcaps.ops.em.reference import em_routing, em_steps
 from torchcaps.ops.em.schedules import inverse_temps
 
@@ -11,6 +12,7 @@ register_routing(
         name="em",
         steps=em_steps,
         kernels=(
+            triton_kernel(triton.route, unsupported=triton.unsupported),
             Kernel(
                 "cpu",
                 dense=cpu.dense,
@@ -19,7 +21,7 @@ register_routing(
                 unsupported=cpu.unsupported,
                 describe=_native.instruction_set,
             ),
-            Kernel("export", conv=export.conv, unsupported=export.unsupported, composite=True),
+            Kernel("export", conv=export.conv, unsupported=export.unsupported, composite=True, any_rank=True),
         ),
         reads_activations=True,
         per_sample=frozenset({"logits", "load"}),

@@ -36,7 +36,18 @@ def unsupported(
     covariance: Covariance = "diagonal",
     **params: Any,
 ) -> str | None:
-    """Return the reason why the kernel does not compute a case, or None."""
+    """Return the reason why the kernel does not compute a case, or None.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding; None for a dense layer.
+        covariance: Form of the covariance.
+        **params: Other options of the routing.
+
+    Returns:
+        The reason.
+    """
     for name in params:
         if name not in _OPTIONS:
             return f"the kernel has no option '{name}'"
@@ -62,6 +73,15 @@ def conv(children: Capsules, weight: Tensor, window: Window, **options: Any) -> 
 
     Pose matrices of 4x4 have a kernel of their own with the parents in the vector lanes. Types of 16 bits are computed
     in float32. First derivatives only: the gradient of a gradient is an error. See `em_routing` for the options.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        **options: Options of `em_routing`.
+
+    Returns:
+        The parents.
     """
     given = _options(**options)
     numbers = window_numbers(window, given.start_types)
@@ -163,7 +183,13 @@ def _check(
 
 
 def check_weight(weight: Tensor, types: int, cells: int) -> None:
-    """Raise ShapeError unless a weight has 4x4 matrices for all cells of the kernel, or shared by them."""
+    """Raise ShapeError unless a weight has 4x4 matrices for all cells of the kernel, or shared by them.
+
+    Args:
+        weight: Weight of the votes.
+        types: Number of capsule types of the children.
+        cells: Number of cells of the kernel.
+    """
     if weight.dim() != 4 or weight.shape[0] not in (types, types * cells) or weight.shape[2:] != (SIDE, SIDE):
         raise ShapeError(
             f"weight: expected [{types * cells}, J, 4, 4] or [{types}, J, 4, 4], got {tuple(weight.shape)}"

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from torchcaps.ops._export import map_samples
 from torchcaps.ops._iterations import Background
 from torchcaps.ops.conv import Window
-from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start
-from torchcaps.ops.em.schedules import InverseTemp, Sharpness, inverse_temps, sharpnesses
+from torchcaps.ops.em.reference import EM_OPTIONS, Covariance
+from torchcaps.ops.em.schedules import inverse_temps, sharpnesses
+from torchcaps.ops.votes import block_matrices
 from torchcaps.types import Capsules
 
 
 def unsupported(
     children: Capsules, weight: Tensor, *, window: Window, covariance: Covariance = "diagonal", **params: Any
 ) -> str | None:
-    """Return the reason why this form does not compute a case, or None."""
+    """Return the reason why this form does not compute a case, or None.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        covariance: Form of the covariance.
+        **params: Other options of the routing.
+
+    Returns:
+        The reason.
+    """
     if not torch.compiler.is_exporting():
         return "it serves exported graphs; use backend='auto'"
     if covariance != "diagonal":
         return "it has a diagonal covariance"
-    if window.pose != "matrix":
-        return "it has pose matrices"
+    for name in ("logits", "softmax"):
+        if name in params:
+            return f"it has no option '{name}'"
     return None
 
 
@@ -38,129 +51,184 @@ def conv(
     *,
     beta_u: Tensor,
     beta_a: Tensor,
-    iters: int = 3,
-    inverse_temp: InverseTemp = "paper",
-    covariance: Covariance = "diagonal",
-    variance_floor: float = 0.1,
-    momentum: float = 0.0,
-    sharpness: Sharpness = 1.0,
-    background: Background = None,
-    start: Start = "parents",
-    mass_floor: float = MASS_FLOOR,
+    load: Tensor | None = None,
+    **options: Any,
 ) -> Capsules:
     """Route a grid of children [B, H, W, I, P] through weight [K*K*I, J, p, p] or [I, J, p, p]; see `em_routing`.
 
     There are N = B*H'*W' positions with C = K*K*I children each. The moments of the M-step are products of the shares
-    [N, J, 1, C] with the votes and the squared votes [N, J, C, D]; the logits of the E-step are products of both with
-    [N, J, D, 1]. The votes are centred first, so that a variance is not the difference of two large numbers.
+    with the votes and their squares, the logits of the E-step are products of both with [N, J, D, 1]. The votes are
+    measured from the first mean: no variance is a difference of large numbers, and of the first E-step one product is
+    left.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: How the kernel lies on the grid.
+        beta_u: Cost of describing a child [J].
+        beta_a: Cost of leaving a parent inactive [J].
+        load: Number that the cost is divided by [N].
+        **options: Further options of `em_routing`.
+
+    Returns:
+        The parents.
     """
-    gathered = window.gather(children)
-    votes, centre = _centred_votes(gathered.poses, weight, window)  # [N, J, C, D], [N, J, D]
-    squares = votes * votes  # [N, J, C, D]
-    size, parents = votes.shape[-1], weight.shape[1]
-    competition = _Competition(window, parents)
-    present = gathered.activations.unsqueeze(1)  # [N, 1, C]
-    share = present * (1 / parents if start == "types" else competition.first_coupling(present))  # [N, 1, C]
-    share = share.expand(-1, parents, -1)  # [N, J, C]
-    sharp = sharpnesses(sharpness, iters)
-    # A mean of zero is -centre among the centred votes.
-    mean = -centre  # [N, J, D]
-    activity = votes.new_zeros(())
-    for iteration, inverse in enumerate(inverse_temps(inverse_temp, iters)):
+    given = {**EM_OPTIONS, **options, "beta_u": beta_u, "beta_a": beta_a}
+    # Constants of the graph, outside of what is repeated for every sample.
+    matrices = (
+        block_matrices(weight) if window.pose == "matrix" else weight.transpose(1, 2).flatten(2)
+    )  # [C or I, P, JD]
+    table = _Table(window, children, weight.shape[1])
+
+    def run(some: Capsules, load: Tensor | None = None) -> Capsules:
+        return _route(some, matrices, window, table, {**given, "load": load})
+
+    return map_samples(run, children, weight, window, {} if load is None else {"load": load})
+
+
+def _route(children: Capsules, matrices: Tensor, window: Window, table: _Table, given: dict[str, Any]) -> Capsules:
+    beta_u, beta_a, load, momentum = (given[name] for name in ("beta_u", "beta_a", "load", "momentum"))
+    parents = len(beta_u)
+    poses, present = table.gather(children)  # [N, C, P], [N, 1, C]
+    share = present / parents if given["start"] == "types" else table.first_coupling(present)  # [N, 1, C]
+    votes = _votes(poses, matrices, window, parents)  # [C, N, J*D]
+    # The first shares are the same for all parents.
+    mass = share.sum(dim=-1, keepdim=True) + given["mass_floor"]  # [N, 1, 1]
+    centre = share @ votes.transpose(0, 1) / mass  # [N, 1, J*D]
+    votes = votes - centre.transpose(0, 1)  # [C, N, J*D]
+    squares = votes * votes  # [C, N, J*D]
+    second = (share @ squares.transpose(0, 1) / mass).view(-1, parents, matrices.shape[2] // parents)  # [N, J, D]
+    centre, size = centre.view(second.shape), second.shape[2]  # [N, J, D]
+    votes, squares = (part.unflatten(2, (parents, -1)).permute(1, 2, 0, 3) for part in (votes, squares))  # [N, J, C, D]
+    sharp = sharpnesses(given["sharpness"], given["iters"])
+    temps = inverse_temps(given["inverse_temp"], given["iters"])
+    # The mean of the iteration before, measured from the centre. At the beginning the mean is zero.
+    old, mean, activity = -centre, None, beta_a
+    for iteration, inverse in enumerate(temps):
         total = share.sum(dim=-1, keepdim=True)  # [N, J, 1]
-        mass = total + mass_floor  # [N, J, 1]
-        filled = total / mass  # [N, J, 1], 1 but for the floor
-        first, second = ((share.unsqueeze(2) @ moment).squeeze(2) / mass for moment in (votes, squares))  # [N, J, D]
-        new = first - (1 - filled) * centre  # [N, J, D]
-        mean = (1 - momentum) * new + momentum * mean if momentum else new  # [N, J, D]
-        variance = second - 2 * mean * first + mean * mean * filled + variance_floor  # [N, J, D]
+        mass = total + given["mass_floor"]  # [N, J, 1]
+        rest = centre * (given["mass_floor"] / mass)  # [N, J, D]
+        if iteration:
+            first, second = ((share.unsqueeze(2) @ part).squeeze(2) / mass for part in (votes, squares))  # [N, J, D]
+            mean = first - rest  # [N, J, D]
+        else:
+            first, mean = rest, None
+        if momentum:
+            mean = momentum * old + (0 if mean is None else (1 - momentum) * mean)  # [N, J, D]
+        variance = second + given["variance_floor"]  # [N, J, D]
+        if mean is not None:
+            # The sum of share (vote - mean)^2; total / mass is 1 but for the floor.
+            variance = variance + mean * (mean * (total / mass) - 2 * first)  # [N, J, D]
+            old = mean
         log_det = variance.log().sum(dim=-1)  # [N, J]
-        activity = inverse * (beta_a - (size * beta_u + 0.5 * log_det) * total.squeeze(2))  # [N, J]
-        if iteration < iters - 1:
+        cost = (size * beta_u + 0.5 * log_det) * total.squeeze(2)  # [N, J]
+        activity = inverse * (beta_a - (cost if load is None else cost / load.unsqueeze(1)))  # [N, J]
+        if iteration < len(temps) - 1:
             precision = sharp[iteration] / variance  # [N, J, D]
-            constant = (mean * mean * precision).sum(dim=-1)  # [N, J]
-            constant = constant + sharp[iteration] * (log_det + size * math.log(2 * math.pi))  # [N, J]
-            constant = F.logsigmoid(activity) - 0.5 * constant  # [N, J]
-            logits = votes @ (mean * precision).unsqueeze(3) + squares @ (-0.5 * precision).unsqueeze(3)  # [N, J, C, 1]
-            logits = logits.squeeze(3) + constant.unsqueeze(2)  # [N, J, C]
-            share = competition.softmax(logits, background) * present  # [N, J, C]
-    return window.unflatten_grid(Capsules(mean + centre, activity.sigmoid()))
+            constant = sharp[iteration] * (log_det + size * math.log(2 * math.pi))  # [N, J]
+            logits = (squares @ (-0.5 * precision).unsqueeze(3)).squeeze(3)  # [N, J, C]
+            if mean is not None:
+                constant = constant + (mean * mean * precision).sum(dim=-1)  # [N, J]
+                logits = logits + (votes @ (mean * precision).unsqueeze(3)).squeeze(3)  # [N, J, C]
+            logits = logits + (F.logsigmoid(activity) - 0.5 * constant).unsqueeze(2)  # [N, J, C]
+            share = table.softmax(logits, given["background"]) * present  # [N, J, C]
+    poses = centre if mean is None else centre + mean  # [N, J, D]
+    return window.unflatten_grid(Capsules(poses, activity.sigmoid()))
 
 
-def _centred_votes(poses: Tensor, weight: Tensor, window: Window) -> tuple[Tensor, Tensor]:
-    """Compute the votes [N, J, C, D] of gathered poses [N, C, D] around a point among them, [N, J, D].
+def _votes(poses: Tensor, matrices: Tensor, window: Window, parents: int) -> Tensor:
+    """Compute the votes [C, N, J*D] of poses [N, C, P]: one product per child, without a transpose of the votes."""
+    rows = poses.transpose(0, 1).unflatten(0, (-1, matrices.shape[0]))  # [n, C/n, N, P]
+    votes = (rows @ matrices).flatten(0, 1)  # [C, N, J*D]
+    if window.offsets is None:
+        return votes
+    offsets = F.pad(window.offsets.to(votes), (0, matrices.shape[2] // parents - window.rank))  # [K*K, D]
+    offsets = offsets.repeat_interleave(poses.shape[1] // len(offsets), dim=0)  # [C, D]
+    return votes + offsets.repeat(1, parents).unsqueeze(1)  # [C, N, J*D]
 
-    A pose is multiplied as a row of D = p*p numbers with a block-diagonal matrix, p copies of the weight: the D numbers
-    of a vote are then adjacent, and the only transpose of all votes moves them as a block.
+
+class _Table:
+    """The methods `gather` and `softmax` of a window by tables of indices instead of scatters.
+
+    An entry is a place of the kernel at a position. Entry by entry, the table has all entries that see the same place
+    of the grid.
     """
-    children, (parents, side) = poses.shape[1], weight.shape[1:3]
-    same = torch.eye(side).to(weight).view(side, 1, 1, side, 1)  # [p, 1, 1, p, 1]
-    blocks = weight.transpose(1, 2)[:, None, :, :, None] * same  # [C or I, p, p, J, p, p]
-    blocks = blocks.reshape(weight.shape[0], side * side, -1)  # [C or I, D, J*D]
-    votes = poses.transpose(0, 1) @ blocks.repeat(children // weight.shape[0], 1, 1)  # [C, N, J*D]
-    if window.offsets is not None:
-        offsets = F.pad(window.offsets.to(votes), (0, side * side - 2))  # [K*K, D]
-        offsets = offsets.repeat_interleave(children // len(offsets), dim=0)  # [C, D]
-        votes = votes + offsets.repeat(1, parents).unsqueeze(1)  # [C, N, J*D]
-    # The mean of some votes is close enough to all of them.
-    centre = votes[::8].mean(dim=0, keepdim=True)  # [1, N, J*D]
-    votes, centre = ((part.unflatten(2, (parents, -1)).permute(1, 2, 0, 3)) for part in (votes - centre, centre))
-    return votes, centre.squeeze(2)  # [N, J, C, D], [N, J, D]
 
+    def __init__(self, window: Window, children: Capsules, parents: int) -> None:
+        self.window = window
+        steps = [math.prod(window.grid[axis + 1 :]) for axis in range(window.rank)]
+        seen = [
+            sum((place * window.stride + inner) * step for place, inner, step in zip(position, k, steps, strict=True))
+            for position in itertools.product(*map(range, window.positions))
+            for k in itertools.product(*map(range, window.kernel))
+        ]  # H'*W'*K*K places
+        entries: dict[int, list[int]] = {}
+        for entry, place in enumerate(seen):
+            entries.setdefault(place, []).append(entry)
+        counts = [len(entries[place]) for place in seen]
+        self.entries, self.most = len(seen), max(counts)
+        self.seen = torch.tensor(seen, device=children.poses.device)  # [H'*W'*K*K]
+        # Filled up with the entry itself, which `_total` leaves out.
+        table = [
+            other
+            for entry, place in enumerate(seen)
+            for other in entries[place] + [entry] * (self.most - len(entries[place]))
+        ]
+        self.table = torch.tensor(table, device=children.poses.device)  # [H'*W'*K*K * most]
+        real = torch.tensor([float(place < count) for count in counts for place in range(self.most)])
+        self.real = real.to(children.poses).view(-1, self.most, 1)  # [H'*W'*K*K, most, 1]
+        # The coupling of equal logits.
+        together = {"global": [parents * count for count in counts], "positions": counts}
+        shares = 1 / torch.tensor(together.get(window.competition, [parents] * len(seen)))  # [H'*W'*K*K]
+        shares = shares.to(children.poses).repeat_interleave(children.poses.shape[-2])
+        self.first = shares.view(math.prod(window.positions), 1, -1)  # [H'*W', 1, C]
 
-class _Competition:
-    """The softmax of `Window.softmax` by tables of indices instead of scatters."""
-
-    def __init__(self, window: Window, parents: int) -> None:
-        self.window, self.parents = window, parents
-        # The place of the grid under each place of the kernel at each position, as numbers: an export traces tensors.
-        (rows, columns), step, width = window.positions, window.stride, window.grid[1]
-        self.seen = [
-            (row * step + y) * width + column * step + x
-            for row, column in itertools.product(range(rows), range(columns))
-            for y, x in itertools.product(*map(range, window.kernel))
-        ]  # H'*W'*K*K numbers
-        self.positions_of: list[list[int]] = [[] for _ in range(math.prod(window.grid))]
-        for entry, place in enumerate(self.seen):
-            self.positions_of[place].append(entry)
+    def gather(self, children: Capsules) -> tuple[Tensor, Tensor]:
+        """Return poses [N, C, P] and activations [N, 1, C] of the children under the kernel at every position."""
+        cells = math.prod(self.window.kernel)
+        poses, activations = (
+            part.flatten(1, self.window.rank).index_select(1, self.seen) for part in children
+        )  # [B, H'*W'*K*K, I, P]
+        poses = poses.reshape(-1, cells * poses.shape[2], poses.shape[3])  # [N, C, P]
+        return poses, activations.reshape(-1, 1, poses.shape[1])  # [N, 1, C]
 
     def first_coupling(self, present: Tensor) -> Tensor:
-        """Return the coupling of equal logits, [N, 1, C], for activations [N, 1, C]."""
-        window = self.window
-        if window.competition == "local":
-            return torch.ones_like(present) / self.parents
-        parents = self.parents if window.competition == "global" else 1
-        shares = torch.tensor([1 / (parents * len(self.positions_of[place])) for place in self.seen])
-        cells, positions = math.prod(window.kernel), math.prod(window.positions)
-        shares = shares.to(present).view(positions, 1, cells, 1)  # [H'*W', 1, K*K, 1]
-        ones = torch.ones_like(present).unflatten(2, (cells, -1)).unflatten(0, (-1, positions))
-        return (ones * shares).flatten(3).flatten(0, 1)  # [N, 1, C]
+        """Return the coupling of equal logits, multiplied by activations [N, 1, C]."""
+        return (present.unflatten(0, (-1, len(self.first))) * self.first).flatten(0, 1)  # [N, 1, C]
 
     def softmax(self, logits: Tensor, background: Background) -> Tensor:
         """Return the coupling [N, J, C] of logits [N, J, C]."""
         alone = self.window.competition == "positions"
         top = logits if alone else logits.amax(dim=1, keepdim=True)  # [N, J or 1, C]
-        top = self._over_places(top, torch.amax)  # [N, J or 1, C]
+        top = self._largest(top)  # [N, J or 1, C]
         if background is not None:
             top = torch.maximum(top, torch.as_tensor(background).to(top))
         weights = (logits - top).exp()  # [N, J, C]
-        total = self._over_places(weights if alone else weights.sum(dim=1, keepdim=True), torch.sum)
+        total = self._total(weights if alone else weights.sum(dim=1, keepdim=True))  # [N, J or 1, C]
         if background is not None:
             total = total + (background - top).exp()
         return weights / total
 
-    def _over_places(self, values: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
-        """Reduce values [N, J or 1, C] over all positions that see the same child."""
-        window = self.window
-        if window.competition == "local":
+    def _largest(self, values: Tensor) -> Tensor:
+        """Return the largest of values [N, J or 1, C] over all positions that see the same child."""
+        if self.window.competition == "local":
             return values
-        cells, positions = math.prod(window.kernel), math.prod(window.positions)
-        rows = values.unflatten(2, (cells, -1)).unflatten(0, (-1, positions))  # [B, H'*W', J or 1, K*K, I]
-        rows = rows.transpose(2, 3).flatten(3).flatten(1, 2)  # [B, H'*W'*K*K, M]
-        # One more entry stands for "no further position": neither the largest nor part of a sum.
-        padded = F.pad(rows, (0, 0, 0, 1), value=-1e30 if reduce is torch.amax else 0.0)  # [B, H'*W'*K*K + 1, M]
-        most = max(map(len, self.positions_of))
-        table = [entry for known in self.positions_of for entry in known + [len(self.seen)] * (most - len(known))]
-        result = reduce(padded[:, torch.tensor(table)].unflatten(1, (-1, most)), dim=2)  # [B, H*W, M]
-        result = result[:, torch.tensor(self.seen)].unflatten(1, (positions, cells)).flatten(0, 1)  # [N, K*K, M]
-        return result.unflatten(2, (values.shape[1], -1)).transpose(1, 2).flatten(2)  # [N, J or 1, C]
+        return self._by_parents(self._together(values).amax(dim=2), values)
+
+    def _total(self, values: Tensor) -> Tensor:
+        """Return the sum of values [N, J or 1, C] over all positions that see the same child."""
+        if self.window.competition == "local":
+            return values
+        return self._by_parents((self._together(values) * self.real).sum(dim=2), values)
+
+    def _together(self, values: Tensor) -> Tensor:
+        """Return values [N, J or 1, C] by entry, with those of the same place: [B, H'*W'*K*K, most, M]."""
+        cells = math.prod(self.window.kernel)
+        rows = values.unflatten(2, (cells, -1)).transpose(1, 2)  # [N, K*K, J or 1, I]
+        rows = rows.reshape(-1, self.entries, math.prod(rows.shape[2:]))  # [B, H'*W'*K*K, M]
+        return rows.index_select(1, self.table).unflatten(1, (-1, self.most))
+
+    def _by_parents(self, rows: Tensor, like: Tensor) -> Tensor:
+        """Undo the order of `_together` for one value per entry, [B, H'*W'*K*K, M]."""
+        rows = rows.reshape(-1, math.prod(self.window.kernel), like.shape[1], rows.shape[2] // like.shape[1])
+        return rows.transpose(1, 2).reshape(like.shape)  # [N, J or 1, C]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import Background, ParentSoftmax, Step, parent_softmax, routing_of
 from torchcaps.ops.em.schedules import InverseTemp, Sharpness, inverse_temps, sharpnesses
-from torchcaps.ops.votes import check_activations, check_votes
+from torchcaps.ops.votes import check_activations, check_votes, sum_votes
 
 Covariance = Literal["diagonal", "full"]
 Start = Literal["parents", "types"]
@@ -41,14 +42,14 @@ class Floors(NamedTuple):
 def _m_step(share: Tensor, votes: Tensor, old: Tensor | None, momentum: float, floors: Floors, full: bool) -> Gaussians:
     floor = floors.variance
     mass = share.sum(dim=1).unsqueeze(-1) + floors.mass  # [B, J, 1]
-    mean = torch.einsum("bij,bijd->bjd", share, votes) / mass  # [B, J, D]
+    mean = sum_votes(share, votes) / mass  # [B, J, D]
     if momentum:
         mean = (1 - momentum) * mean  # [B, J, D]
         # Before the first iteration the mean is zero.
         mean = mean if old is None else mean + momentum * old  # [B, J, D]
     apart = votes - mean.unsqueeze(1)  # [B, I, J, D]
     if not full:
-        variance = torch.einsum("bij,bijd->bjd", share, apart.square()) / mass + floor  # [B, J, D]
+        variance = sum_votes(share, apart.square()) / mass + floor  # [B, J, D]
         return Gaussians(mean, variance, None, variance.log().sum(dim=-1))
     covariance = torch.einsum("bij,bijd,bije->bjde", share, apart, apart) / mass.unsqueeze(-1)  # [B, J, D, D]
     variance = covariance.diagonal(dim1=-2, dim2=-1)  # [B, J, D]
@@ -73,7 +74,15 @@ def _log_density(votes: Tensor, gaussians: Gaussians) -> Tensor:
 
 
 def check_em(votes: Tensor, activations: Tensor, beta_u: Tensor, beta_a: Tensor, logits: Tensor | None = None) -> None:
-    """Raise unless votes [B, I, J, D], activations [B, I], the betas [J] and logits [B, I, J] belong together."""
+    """Raise unless votes [B, I, J, D], activations [B, I], the betas [J] and logits [B, I, J] belong together.
+
+    Args:
+        votes: Votes [B, I, J, D].
+        activations: Activations of the children [B, I].
+        beta_u: Cost of describing a child [J].
+        beta_a: Cost of leaving a parent inactive [J].
+        logits: Logits that the first iteration starts with [B, I, J]; None for none.
+    """
     check_votes(votes)
     check_activations(activations, votes)
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
@@ -86,7 +95,15 @@ def check_em(votes: Tensor, activations: Tensor, beta_u: Tensor, beta_a: Tensor,
 def check_em_options(
     covariance: str, variance_floor: float, momentum: float, start: str = "parents", mass_floor: float = MASS_FLOOR
 ) -> None:
-    """Raise unless the covariance and the start exist, the floors are positive and the momentum lies in [0, 1)."""
+    """Raise unless the covariance and the start exist, the floors are positive and the momentum lies in [0, 1).
+
+    Args:
+        covariance: Form of the covariance.
+        variance_floor: Smallest variance.
+        momentum: Share of the old mean that stays.
+        start: First coupling.
+        mass_floor: Added to the sum of the shares of a parent.
+    """
     for name, value, known in (("covariance", covariance, Covariance), ("start", start, Start)):
         if value not in get_args(known):
             raise ConfigError(f"{name}: expected one of {', '.join(get_args(known))}, got '{value}'")
@@ -202,3 +219,9 @@ def em_steps(
 
 
 em_routing = routing_of(em_steps)
+# The options of EM routing that have a default, and the defaults.
+EM_OPTIONS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(em_steps).parameters.items()
+    if parameter.default is not parameter.empty
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,8 +50,8 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
                 f"background: expected None with the released normaliser, got {background} (it has its own)"
             )
         group, count = _places(window, window.stride if fast else 1, logits.device)  # [H'*W'*K*K]
-        each = logits.unflatten(1, (window.kernel[0] * window.kernel[1], -1))  # [B*H'*W', K*K, I, J]
-        each = each.unflatten(0, (-1, window.positions[0] * window.positions[1])).flatten(1, 2)  # [B, H'*W'*K*K, I, J]
+        each = logits.unflatten(1, (window.places, -1))  # [B*H'*W', K*K, I, J]
+        each = each.unflatten(0, (-1, math.prod(window.positions))).flatten(1, 2)  # [B, H'*W'*K*K, I, J]
         top = each.amax(dim=(1, 3) if fast else 1, keepdim=True)  # [B, 1, I, 1 or J]
         density = (each - top).exp()  # [B, H'*W'*K*K, I, J]
         own = density.sum(dim=3, keepdim=True) if fast else density  # [B, H'*W'*K*K, I, 1 or J]
@@ -64,9 +65,9 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
 
 def _places(window: Window, stride: int, device: torch.device) -> tuple[Tensor, int]:
     """The place that each kernel place falls on where positions are `stride` apart, [H'*W'*K*K], and their number."""
-    rows, columns = (
-        torch.arange(count, device=device)[:, None] * stride + torch.arange(size, device=device)
-        for count, size in zip(window.positions, window.kernel, strict=True)
-    )  # [H', K], [W', K]
-    height, width = ((count - 1) * stride + size for count, size in zip(window.positions, window.kernel, strict=True))
-    return (rows[:, None, :, None] * width + columns[None, :, None, :]).flatten(), height * width
+    axes = list(zip(window.positions, window.kernel, strict=True))
+    grid = [(count - 1) * stride + size for count, size in axes]
+    places = torch.arange(math.prod(grid), device=device).view(1, *grid)
+    for axis, (_, size) in enumerate(axes, 1):
+        places = places.unfold(axis, size, stride)
+    return places.flatten(), math.prod(grid)

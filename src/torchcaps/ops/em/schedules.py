@@ -91,7 +91,16 @@ def sharpnesses(sharpness: Sharpness, iters: int) -> tuple[float, ...]:
 
 
 def per_iteration(name: str, value: float | Sequence[float] | Callable[[int], float], iters: int) -> tuple[float, ...]:
-    """One number per iteration; `name` is the argument that an error names."""
+    """One number per iteration; `name` is the argument that an error names.
+
+    Args:
+        name: Name of the argument.
+        value: One number, one per iteration, or a function of the iteration.
+        iters: Number of iterations.
+
+    Returns:
+        The numbers.
+    """
     check_iters(iters)
     kinds = "the name of a schedule, numbers or a function" if name == "inverse_temp" else "numbers or a function"
     if callable(value):

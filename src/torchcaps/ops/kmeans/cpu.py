@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from torchcaps.ops._attention_pass.cpu import attend
 from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops.conv import Window
 from torchcaps.ops.kmeans.reference import check_kmeans_options
 from torchcaps.ops.squash import SquashForm
@@ -16,13 +17,32 @@ from torchcaps.types import Capsules
 
 
 def dense(
-    children: Capsules, weight: Tensor, *, iters: int = 3, inverse_temp: float = 1.0, squash: SquashForm = "half"
+    children: Capsules,
+    weight: Tensor,
+    *,
+    iters: int = 3,
+    inverse_temp: float = 1.0,
+    squash: SquashForm = "half",
+    softmax: ParentSoftmax | None = None,
 ) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `kmeans_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `kmeans_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        iters: Number of iterations.
+        inverse_temp: Inverse temperature.
+        squash: Form of the squash function.
+        softmax: Softmax over the parents, where they are more than those of the weight.
+
+    Returns:
+        The parents.
+    """
     check_kmeans_options(iters, inverse_temp, squash)
-    total = attend(children.poses, weight)  # [B, J, D]
+    total = attend(children.poses, weight, softmax=softmax)  # [B, J, D]
     for _ in range(iters - 1):
-        total = attend(children.poses, weight, inverse_temp * F.normalize(total, dim=-1))  # [B, J, D]
+        key = inverse_temp * F.normalize(total, dim=-1)  # [B, J, D]
+        total = attend(children.poses, weight, key, softmax=softmax)  # [B, J, D]
     parents = apply_squash(total, form=squash)  # [B, J, D]
     return Capsules(parents, torch.linalg.vector_norm(parents, dim=-1))
 
@@ -37,7 +57,19 @@ def conv(
     inverse_temp: float = 1.0,
     squash: SquashForm = "half",
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through a window; see `kmeans_routing`."""
+    """Route a grid of children [B, H, W, I, P] through a window; see `kmeans_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        iters: Number of iterations.
+        inverse_temp: Inverse temperature.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
     check_kmeans_options(iters, inverse_temp, squash)
     total = attend_grid(children, weight, window)  # [B, H', W', J, D]
     for _ in range(iters - 1):

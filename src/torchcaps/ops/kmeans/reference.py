@@ -13,11 +13,17 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_votes, dot_votes, sum_votes
 
 
 def check_kmeans_options(iters: int, inverse_temp: float, squash: str = "half") -> None:
-    """Raise ConfigError unless the options are in range."""
+    """Raise ConfigError unless the options are in range.
+
+    Args:
+        iters: Number of iterations.
+        inverse_temp: Inverse temperature.
+        squash: Form of the squash function.
+    """
     check_iters(iters)
     check_squash(squash)
     if not (inverse_temp > 0 and math.isfinite(inverse_temp)):
@@ -70,12 +76,12 @@ def kmeans_steps(
         raise ShapeError(f"logits: expected {tuple(votes.shape[:3])}, got {tuple(logits.shape)}")
     for iteration in range(iters):
         coupling = softmax(logits)  # [B, I, J]
-        total = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
+        total = sum_votes(coupling, votes)  # [B, J, D]
         poses = apply_squash(total, form=squash)  # [B, J, D]
         yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
         if iteration < iters - 1:
             centres = F.normalize(total, dim=-1)  # [B, J, D]
-            logits = inverse_temp * torch.einsum("bijd,bjd->bij", votes, centres)  # [B, I, J]
+            logits = inverse_temp * dot_votes(votes, centres)  # [B, I, J]
 
 
 kmeans_routing = routing_of(kmeans_steps)

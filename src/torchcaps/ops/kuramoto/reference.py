@@ -10,31 +10,47 @@ from torch import Tensor
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash, squashed_length
-from torchcaps.ops.votes import check_bias, check_votes
+from torchcaps.ops.votes import check_bias, check_votes, dot_votes, sum_votes
 
 
 def check_kuramoto_options(iters: int, gain: float, step: float) -> None:
-    """Raise unless there is at least one iteration, and gain and step are numbers of at least 0."""
+    """Raise unless there is at least one iteration, and gain and step are numbers of at least 0.
+
+    Args:
+        iters: Number of iterations.
+        gain: Factor on the logits.
+        step: Step size of the oscillators.
+    """
     check_iters(iters)
     for name, value in (("gain", gain), ("step", step)):
         if not 0 <= value < float("inf"):
             raise ConfigError(f"{name}: expected a finite number of at least 0, got {value}")
 
 
-def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    # Zero over zero is zero here, in value and in gradient.
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Divide; zero over zero is zero, in value and in gradient."""
     nothing = denominator == 0
     return torch.where(nothing, 0, numerator / torch.where(nothing, 1, denominator))
 
 
-def _direction(vectors: Tensor) -> Tensor:
-    return _ratio(vectors, torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
+def direction(vectors: Tensor) -> Tensor:
+    """Return vectors [..., D] divided by their length; that of a zero vector is zero."""
+    return ratio(vectors, torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
 
 
-def _turn(phase: Tensor, force: Tensor, step: float) -> Tensor:
-    """Kuramoto's update on the sphere: a step along the part of the force that does not change the length."""
+def turn(phase: Tensor, force: Tensor, step: float) -> Tensor:
+    """Kuramoto's update on the sphere: a step along the part of the force that does not change the length.
+
+    Args:
+        phase: Phases of the oscillators.
+        force: Force on each oscillator.
+        step: Step size.
+
+    Returns:
+        The new phases.
+    """
     tangent = force - (force * phase).sum(dim=-1, keepdim=True) * phase
-    return _direction(phase + step * tangent)
+    return direction(phase + step * tangent)
 
 
 def kuramoto_steps(
@@ -92,28 +108,28 @@ def kuramoto_steps(
     if omega is not None and omega.shape != (parents, size, size):
         raise ShapeError(f"omega: expected {(parents, size, size)}, got {tuple(omega.shape)}")
     amplitude = torch.linalg.vector_norm(votes, dim=-1)  # [B, I, J]
-    child = _direction(votes)  # [B, I, J, D]
+    child = direction(votes)  # [B, I, J, D]
     parent = None
     logits = votes.new_zeros(votes.shape[:3])  # [B, I, J]
     for iteration in range(iters):
         coupling = softmax(logits)  # [B, I, J]
         weight = coupling * amplitude  # [B, I, J]
-        field = torch.einsum("bij,bijd->bjd", weight, child)  # [B, J, D]
+        field = sum_votes(weight, child)  # [B, J, D]
         total = weight.sum(dim=1)  # [B, J]
         if bias is not None:
             field, total = field + bias, total + torch.linalg.vector_norm(bias, dim=-1)  # [B, J, D], [B, J]
-        mean = _ratio(field, total.unsqueeze(-1))  # [B, J, D], as long as the children are of one phase
+        mean = ratio(field, total.unsqueeze(-1))  # [B, J, D], as long as the children are of one phase
         if parent is None:
-            parent = _direction(field)  # [B, J, D]
+            parent = direction(field)  # [B, J, D]
         else:
             drift = 0 if omega is None else torch.einsum("jde,bje->bjd", omega - omega.mT, parent)  # [B, J, D]
-            parent = _turn(parent, drift + mean, step)  # [B, J, D]
+            parent = turn(parent, drift + mean, step)  # [B, J, D]
         activations = squashed_length(field, form=squash)  # [B, J]
         extras = {"order": torch.linalg.vector_norm(mean, dim=-1), "phase": parent}
         yield Step(logits, coupling, activations.unsqueeze(-1) * parent, activations, extras)
         if iteration < iters - 1:
-            child = _turn(child, coupling.unsqueeze(-1) * parent.unsqueeze(1), step)  # [B, I, J, D]
-            logits = gain * torch.einsum("bijd,bjd->bij", child, parent)  # [B, I, J]
+            child = turn(child, coupling.unsqueeze(-1) * parent.unsqueeze(1), step)  # [B, I, J, D]
+            logits = gain * dot_votes(child, parent)  # [B, I, J]
 
 
 kuramoto_routing = routing_of(kuramoto_steps)

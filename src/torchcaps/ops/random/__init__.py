@@ -9,7 +9,10 @@ register_routing(
     Routing(
         name="random",
         steps=random_steps,
-        kernels=(_native.cpu_kernel(conv=cpu.conv), Kernel("recompute", dense=recompute.dense, composite=True)),
+        kernels=(
+            _native.cpu_kernel(cpu.dense, cpu.conv, cpu.unsupported),
+            Kernel("recompute", dense=recompute.dense, composite=True),
+        ),
         takes_bias=True,
     )
 )

@@ -21,7 +21,19 @@ def dense(
     std: float = 1.0,
     squash: SquashForm = "standard",
 ) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `random_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `random_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        bias: Bias of the parents [J, D]; None for none.
+        seed: Seed.
+        std: Standard deviation of the logits.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
     poses = children.poses
     check_poses_and_weight(poses, weight)
     check_parent_bias(bias, weight)

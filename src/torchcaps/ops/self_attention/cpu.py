@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchcaps.ops._attention_pass.cpu import attend
 from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, computes_wide, squash_parents
+from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_attention.reference import check_prior
 from torchcaps.ops.squash import SquashForm
@@ -18,19 +19,35 @@ from torchcaps.types import Capsules
 
 
 def dense(
-    children: Capsules, weight: Tensor, *, prior: Tensor | None = None, squash: SquashForm = "exponential"
+    children: Capsules,
+    weight: Tensor,
+    *,
+    prior: Tensor | None = None,
+    squash: SquashForm = "exponential",
+    softmax: ParentSoftmax | None = None,
 ) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_attention_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_attention_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        prior: Logits that do not depend on the votes [I, J] or [1, J]; None for none.
+        squash: Form of the squash function.
+        softmax: Softmax over the parents, where they are more than those of the weight.
+
+    Returns:
+        The parents.
+    """
     poses, (parents, _, size) = children.poses, weight.shape[-3:]
     check_prior(prior, poses.shape[1], parents)
     total = parents * attend(poses, weight)  # [B, J, D], the sum of the votes
     key = total / math.sqrt(size)  # [B, J, D]
     if prior is None:
-        presquash = attend(poses, weight, key)  # [B, J, D]
+        presquash = attend(poses, weight, key, softmax=softmax)  # [B, J, D]
     elif prior.shape[0] == 1:
-        presquash = attend(poses, weight, key) + prior.unsqueeze(-1) * total  # [B, J, D]
+        presquash = attend(poses, weight, key, softmax=softmax) + prior.unsqueeze(-1) * total  # [B, J, D]
     else:
-        presquash = attend(poses, weight, key, prior)  # [B, J, D]
+        presquash = attend(poses, weight, key, prior, softmax=softmax)  # [B, J, D]
     out = apply_squash(presquash, form=squash)  # [B, J, D]
     return Capsules(out, torch.linalg.vector_norm(out, dim=-1))
 
@@ -44,8 +61,19 @@ def conv(
     prior: Tensor | None = None,
     squash: SquashForm = "exponential",
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through a window; see `self_attention_routing`."""
-    count, parents = window.kernel[0] * window.kernel[1] * children.poses.shape[3], weight.shape[1]
+    """Route a grid of children [B, H, W, I, P] through a window; see `self_attention_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        prior: Logits that do not depend on the votes; None for none.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
+    count, parents = window.places * children.poses.shape[-2], weight.shape[1]
     check_prior(prior, count, parents)
     # With competition inside of each position alone, the uniform coupling is 1/J for every child.
     total = parents * attend_grid(children, weight, replace(window, competition="local"))  # [B, H', W', J, D]

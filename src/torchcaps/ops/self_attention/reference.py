@@ -12,11 +12,17 @@ from torchcaps.errors import ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
-from torchcaps.ops.votes import check_votes
+from torchcaps.ops.votes import check_votes, dot_votes, sum_votes
 
 
 def check_prior(prior: Tensor | None, children: int, parents: int) -> None:
-    """Raise ShapeError unless the prior is [I, J], or [1, J] for all children."""
+    """Raise ShapeError unless the prior is [I, J], or [1, J] for all children.
+
+    Args:
+        prior: The prior; None for none.
+        children: Number of children.
+        parents: Number of parents.
+    """
     if prior is not None and prior.shape not in ((children, parents), (1, parents)):
         raise ShapeError(f"prior: expected {(children, parents)} or {(1, parents)}, got {tuple(prior.shape)}")
 
@@ -59,11 +65,11 @@ def self_attention_steps(
     _, children, parents, size = votes.shape
     check_prior(prior, children, parents)
     # The sum over k of votes_ij . votes_kj is the vote times the sum of all votes: no I x I matrix is needed.
-    agreement = torch.einsum("bijd,bjd->bij", votes, votes.sum(dim=1))  # [B, I, J]
+    agreement = dot_votes(votes, votes.sum(dim=1))  # [B, I, J]
     logits = agreement / math.sqrt(size)  # [B, I, J]
     coupling = softmax(logits)  # [B, I, J]
     weight = coupling if prior is None else coupling + prior  # [B, I, J]
-    poses = apply_squash(torch.einsum("bij,bijd->bjd", weight, votes), form=squash)  # [B, J, D]
+    poses = apply_squash(sum_votes(weight, votes), form=squash)  # [B, J, D]
     yield Step(logits, coupling, poses, torch.linalg.vector_norm(poses, dim=-1))
 
 

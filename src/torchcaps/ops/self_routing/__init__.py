@@ -2,7 +2,8 @@
 
 from torchcaps.ops import _native
 from torchcaps.ops._routing import Kernel, Routing, register_routing
-from torchcaps.ops.self_routing import cpu, recompute
+from torchcaps.ops._triton.device import triton_kernel
+from torchcaps.ops.self_routing import cpu, recompute, triton
 from torchcaps.ops.self_routing.reference import self_routing, self_routing_steps
 
 register_routing(
@@ -10,6 +11,7 @@ register_routing(
         name="self_routing",
         steps=self_routing_steps,
         kernels=(
+            triton_kernel(triton.route, unsupported=triton.unsupported),
             _native.cpu_kernel(cpu.dense, cpu.conv),
             Kernel("recompute", dense=recompute.dense),
         ),

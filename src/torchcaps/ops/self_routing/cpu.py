@@ -10,7 +10,9 @@ from torch import Tensor
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
 from torchcaps.ops._attention_pass.grid import Pairs, attend_grid_weighted, computes_wide
+from torchcaps.ops._attention_pass.steps import sum_votes
 from torchcaps.ops._flops import Cost, dense_votes
+from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_routing import recompute
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routing_logits
@@ -18,14 +20,34 @@ from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
 
 
-def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bias: Tensor | None = None) -> Capsules:
+def dense(
+    children: Capsules,
+    weight: Tensor,
+    *,
+    route_weight: Tensor,
+    route_bias: Tensor | None = None,
+    softmax: ParentSoftmax | None = None,
+) -> Capsules:
     """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`.
 
     16 bits are computed in float32. With a weight for each child there are first derivatives, and the gradient of a
     gradient is an error.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        route_weight: Weight of the routing logits [I, J, P], or [J, P] for all children.
+        route_bias: Bias of the routing logits [I, J] or [J]; None for none.
+        softmax: Softmax over the parents, where they are more than those of the weight.
+
+    Returns:
+        The parents.
     """
     poses, activations = children
     check_poses_and_weight(poses, weight)
+    if softmax is not None:
+        logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]
+        return _given(children, weight, softmax(logits))
     if weight.dim() == 3:
         # Poses can be added up before they vote: two small products, and nothing left for a kernel to gain.
         return recompute.dense(children, weight, route_weight=route_weight, route_bias=route_bias)
@@ -43,13 +65,35 @@ def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bia
     return Capsules(out.to(result), (mass / (present + MASS_FLOOR)).to(result))
 
 
+def _given(children: Capsules, weight: Tensor, coupling: Tensor) -> Capsules:
+    """Compute the parents from a coupling [B, I, J]."""
+    poses, activations = children
+    share = coupling * activations.unsqueeze(-1)  # [B, I, J]
+    mass = share.sum(dim=1)  # [B, J]
+    presence = mass / (activations.sum(dim=1, keepdim=True) + MASS_FLOOR)  # [B, J]
+    out = sum_votes(share, poses, weight) / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
+    result = torch.promote_types(poses.dtype, weight.dtype)
+    return Capsules(out.to(result), presence.to(result))
+
+
 @computes_wide
 def conv(
     children: Capsules, weight: Tensor, window: Window, *, route_weight: Tensor, route_bias: Tensor | None = None
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through a window; see `self_routing`."""
+    """Route a grid of children [B, H, W, I, P] through a window; see `self_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        route_weight: Weight of the routing logits [I, J, P], or [J, P] for all children.
+        route_bias: Bias of the routing logits [I, J] or [J]; None for none.
+
+    Returns:
+        The parents.
+    """
     size, parents = children.poses.shape[4], weight.shape[1]
-    count = window.kernel[0] * window.kernel[1] * children.poses.shape[3]
+    count = window.places * children.poses.shape[-2]
     check_route(route_weight, route_bias, (count, parents, size))
     route = route_weight.expand(count, parents, size)  # [K*K*I, J, P]
     base = None if route_bias is None else route_bias.expand(count, parents)  # [K*K*I, J]

@@ -11,7 +11,17 @@ from torchcaps.types import Capsules
 
 
 def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bias: Tensor | None = None) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        route_weight: Weight of the routing logits [I, J, P], or [J, P] for all children.
+        route_bias: Bias of the routing logits [I, J] or [J]; None for none.
+
+    Returns:
+        The parents.
+    """
     poses, activations = children
     check_poses_and_weight(poses, weight)
     logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]

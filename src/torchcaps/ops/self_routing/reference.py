@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, parent_softmax, routing_of
-from torchcaps.ops.votes import check_activations, check_votes
+from torchcaps.ops.votes import check_activations, check_votes, sum_votes
 
 # Added to every divisor: without active children, the poses and activations of the parents are zero.
 MASS_FLOOR = 1e-7
@@ -19,6 +19,11 @@ def check_route(route_weight: Tensor, route_bias: Tensor | None, shape: tuple[in
     """Raise ShapeError unless route_weight is [I, J, P], or [J, P] for all children, and route_bias fits it.
 
     `shape` is (I, J, P).
+
+    Args:
+        route_weight: Weight of the routing logits [I, J, P], or [J, P] for all children.
+        route_bias: Bias of the routing logits [I, J] or [J]; None for none.
+        shape: (I, J, P).
     """
     if route_weight.shape not in (shape, shape[1:]):
         raise ShapeError(
@@ -32,6 +37,15 @@ def routing_logits(poses: Tensor, route_weight: Tensor, route_bias: Tensor | Non
     """Compute the routing logits [B, I, J] of children from their poses [B, I, P].
 
     route_weight is [I, J, P] and route_bias [I, J], or [J, P] and [J] shared by all children.
+
+    Args:
+        poses: Poses of the children [B, I, P].
+        route_weight: Weight of the routing logits [I, J, P], or [J, P] for all children.
+        route_bias: Bias of the routing logits [I, J] or [J]; None for none.
+        parents: Number of parents.
+
+    Returns:
+        Logits [B, I, J].
     """
     check_route(route_weight, route_bias, (poses.shape[1], parents, poses.shape[2]))
     pattern = "bip,ijp->bij" if route_weight.dim() == 3 else "bip,jp->bij"
@@ -86,7 +100,7 @@ def self_routing_steps(
     share = coupling * activations.unsqueeze(-1)  # [B, I, J]
     mass = share.sum(dim=1)  # [B, J]
     presence = mass / (activations.sum(dim=1, keepdim=True) + MASS_FLOOR)  # [B, J]
-    out = torch.einsum("bij,bijd->bjd", share, votes) / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
+    out = sum_votes(share, votes) / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
     yield Step(logits, coupling, out, presence)
 
 

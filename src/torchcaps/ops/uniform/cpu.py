@@ -19,5 +19,16 @@ def conv(
     bias: Tensor | None = None,
     squash: SquashForm = "standard",
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through a window; see `uniform_routing`."""
+    """Route a grid of children [B, H, W, I, P] through a window; see `uniform_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        bias: Bias of the parents [J, D]; None for none.
+        squash: Form of the squash function.
+
+    Returns:
+        The parents.
+    """
     return squash_parents(attend_grid(children, weight, window), bias, squash)

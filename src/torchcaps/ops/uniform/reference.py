@@ -10,16 +10,27 @@ from torch import Tensor
 from torchcaps.ops._iterations import ParentSoftmax, Step, parent_softmax, routing_of
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
-from torchcaps.ops.votes import check_bias, check_votes
+from torchcaps.ops.votes import check_bias, check_votes, sum_votes
 
 
 def fixed_step(votes: Tensor, logits: Tensor, bias: Tensor | None, squash: SquashForm, softmax: ParentSoftmax) -> Step:
-    """Compute one iteration with logits [B, I, J] that do not depend on the votes."""
+    """Compute one iteration with logits [B, I, J] that do not depend on the votes.
+
+    Args:
+        votes: Votes [B, I, J, D].
+        logits: Logits [B, I, J].
+        bias: Bias of the parents [J, D]; None for none.
+        squash: Form of the squash function.
+        softmax: Softmax over the parents.
+
+    Returns:
+        The step.
+    """
     check_votes(votes)
     check_bias(bias, votes)
     check_squash(squash)
     coupling = softmax(logits)  # [B, I, J]
-    presquash = torch.einsum("bij,bijd->bjd", coupling, votes)  # [B, J, D]
+    presquash = sum_votes(coupling, votes)  # [B, J, D]
     if bias is not None:
         presquash = presquash + bias  # [B, J, D]
     poses = apply_squash(presquash, form=squash)  # [B, J, D]

@@ -18,7 +18,18 @@ from torchcaps.types import Capsules
 def unsupported(
     children: Capsules, weight: Tensor, *, window: Window | None = None, prior: Prior = DEFAULT, **params: Any
 ) -> str | None:
-    """Return the reason why the kernel does not compute a case, or None."""
+    """Return the reason why the kernel does not compute a case, or None.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding; None for a dense layer.
+        prior: Prior of the parents.
+        **params: Other options of the routing.
+
+    Returns:
+        The reason.
+    """
     if prior.covariance != "diagonal":
         return "the kernel has a diagonal covariance"
     return None if children.poses.shape[1] else "the kernel has at least one child"
@@ -27,7 +38,19 @@ def unsupported(
 def dense(
     children: Capsules, weight: Tensor, *, beta_u: Tensor, beta_a: Tensor, iters: int = 3, prior: Prior = DEFAULT
 ) -> Capsules:
-    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `variational_routing`."""
+    """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `variational_routing`.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        beta_u: Cost of describing a child [J].
+        beta_a: Cost of leaving a parent inactive [J].
+        iters: Number of iterations.
+        prior: Prior of the parents.
+
+    Returns:
+        The parents.
+    """
     check_poses_and_weight(children.poses, weight)
     check_activations(children.activations, children.poses)
     grid, weight, numbers = dense_grid(children, weight)
@@ -45,7 +68,20 @@ def conv(
     iters: int = 3,
     prior: Prior = DEFAULT,
 ) -> Capsules:
-    """Route a grid of children [B, H, W, I, P] through weight [K*K*I or I, J, p, p], or [..., J, P, D] for vectors."""
+    """Route a grid of children [B, H, W, I, P] through weight [K*K*I or I, J, p, p], or [..., J, P, D] for vectors.
+
+    Args:
+        children: The children.
+        weight: Weight of the votes.
+        window: Kernel size, stride and padding.
+        beta_u: Cost of describing a child [J].
+        beta_a: Cost of leaving a parent inactive [J].
+        iters: Number of iterations.
+        prior: Prior of the parents.
+
+    Returns:
+        The parents.
+    """
     betas = stack_betas(beta_u, beta_a)
     return _route(children, weight, window.offsets, window_numbers(window), betas, iters, prior)
 

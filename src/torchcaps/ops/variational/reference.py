@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.ops._iterations import ParentSoftmax, Step, check_iters, parent_softmax, routing_of
 from torchcaps.ops.em.reference import Covariance
-from torchcaps.ops.votes import check_activations, check_votes
+from torchcaps.ops.votes import check_activations, check_votes, sum_votes
 
 
 class Prior(NamedTuple):
@@ -80,17 +80,26 @@ class Posterior(NamedTuple):
 
 
 def update(share: Tensor, votes: Tensor, prior: Prior) -> Posterior:
-    """Update the parents (equations of the paper's M-step): share [B, I, J] and votes [B, I, J, D]."""
+    """Update the parents (equations of the paper's M-step): share [B, I, J] and votes [B, I, J, D].
+
+    Args:
+        share: Share of each child that belongs to each parent [B, I, J].
+        votes: Votes [B, I, J, D].
+        prior: Prior of the parents.
+
+    Returns:
+        Posterior of the parents.
+    """
     size = votes.shape[-1]
     mass = share.sum(dim=1)  # [B, J]
     concentration, strength = prior.concentration + mass, prior.strength + mass  # [B, J]
-    mean = torch.einsum("bij,bijd->bjd", share, votes) / strength.unsqueeze(-1)  # [B, J, D]
+    mean = sum_votes(share, votes) / strength.unsqueeze(-1)  # [B, J, D]
     apart = votes - mean.unsqueeze(1)  # [B, I, J, D]
     log_weight = concentration.digamma() - concentration.sum(dim=-1, keepdim=True).digamma()  # [B, J]
     if prior.covariance == "diagonal":
         # A Wishart distribution of one dimension for each of the D.
         freedom = 2 + mass  # [B, J]
-        scatter = torch.einsum("bij,bijd->bjd", share, apart.square()) + prior.strength * mean.square()  # [B, J, D]
+        scatter = sum_votes(share, apart.square()) + prior.strength * mean.square()  # [B, J, D]
         scatter = prior.scatter + scatter  # [B, J, D]
         log_precision = size * ((freedom / 2).digamma() + math.log(2)) - scatter.log().sum(dim=-1)  # [B, J]
         return Posterior(mean, strength, freedom, scatter, None, log_weight, log_precision)

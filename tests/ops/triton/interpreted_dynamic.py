@@ -17,6 +17,8 @@ from torchcaps.ops.dynamic import triton
 from torchcaps.testing import assert_matches_reference
 from torchcaps.types import Capsules
 
+from .interpreting import few_programs  # noqa: F401
+
 # B, I, J, P, D: odd sizes, one of each, more samples than a tile, more children than programs would take at once.
 SHAPES = [(3, 5, 3, 3, 5), (1, 1, 1, 1, 1), (1, 4, 1, 2, 8), (2, 1, 7, 4, 3), (20, 3, 10, 8, 16), (2, 40, 2, 5, 2)]
 
@@ -107,6 +109,7 @@ def test_empty_batch():
     assert route(torch.zeros(0, 3, 2), torch.zeros(3, 4, 2, 5)).shape == (0, 4, 5)
 
 
+@pytest.mark.slow
 def test_opcheck():
     (poses, weight, bias), _ = make((2, 3, 2, 2, 4), False)
     inputs = [tensor.requires_grad_() for tensor in (poses, weight, bias)]
