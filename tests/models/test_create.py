@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps.errors import ConfigError
 from torchcaps.models import CapsNet, ImageModel, create_model, list_models
@@ -20,12 +21,12 @@ by_name = pytest.mark.parametrize("name", list_models())
 
 def make(name: str, num_classes: int = 3) -> ImageModel:
     torch.manual_seed(0)
-    return create_model(name, SHAPE, num_classes).eval()
+    return create_model(name, fit_shape(name, SHAPE), num_classes).eval()
 
 
 @by_name
 def test_device_and_dtype(name: str) -> None:
-    model = create_model(name, SHAPE, 3, device="meta", dtype=torch.float64)
+    model = create_model(name, fit_shape(name, SHAPE), 3, device="meta", dtype=torch.float64)
     for key, tensor in model.state_dict().items():
         assert tensor.device.type == "meta", key
         assert not tensor.is_floating_point() or tensor.dtype == torch.float64, key
@@ -34,9 +35,9 @@ def test_device_and_dtype(name: str) -> None:
 @by_name
 def test_double_precision(name: str) -> None:
     model = make(name)
-    double = create_model(name, SHAPE, 3, dtype=torch.float64).eval()
+    double = create_model(name, fit_shape(name, SHAPE), 3, dtype=torch.float64).eval()
     double.load_state_dict(model.state_dict())
-    images = torch.rand(2, *SHAPE)
+    images = torch.rand(2, *model.image_shape)
     with torch.no_grad():
         for exact, close in zip(double(images.double()), model(images), strict=True):
             assert exact.dtype == torch.float64
@@ -60,7 +61,7 @@ def test_reset_parameters_draws_as_the_constructor(name: str) -> None:
 
 @by_name
 def test_reset_classes(name: str) -> None:
-    model, before, images = make(name), make(name), torch.rand(2, *SHAPE)
+    model, before, images = make(name), make(name), torch.rand(2, *fit_shape(name, SHAPE))
     model.temperature = 2.0
     if not model.is_classifier:
         with raises_about(ConfigError, "reset_classes", "classifier"):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import torchcaps as tc
+from model_shapes import fit_shape
 from torchcaps.models import create_model, list_models
 from torchcaps.types import Capsules, Routed, Trace
 
@@ -20,13 +21,13 @@ SHAPE = (1, 20, 20)
 
 def make(name: str) -> tc.models.ImageModel:
     torch.manual_seed(0)
-    return create_model(name, image_shape=SHAPE, num_classes=3).eval()
+    return create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3).eval()
 
 
 @by_name
 def test_weights_are_contiguous(name: str) -> None:
     with torch.device("meta"):
-        model = create_model(name, image_shape=SHAPE, num_classes=3)
+        model = create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3)
     # The strides decide, not is_contiguous(): a weight of one channel may be contiguous in two formats at once.
     for key, tensor in model.state_dict().items():
         assert tensor.stride() == torch.empty(tensor.shape, device="meta").stride(), key
@@ -36,13 +37,13 @@ def test_weights_are_contiguous(name: str) -> None:
 def test_meta_initialisation(name: str) -> None:
     source = make(name)
     with torch.device("meta"):
-        model = create_model(name, image_shape=SHAPE, num_classes=3)
+        model = create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3)
     model = model.to_empty(device="cpu")
     # Memory that to_empty leaves uninitialised may hold the right numbers by chance.
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.data.fill_(torch.nan if tensor.is_floating_point() else 7)
     model.load_state_dict(source.state_dict())
-    images = torch.rand(2, *SHAPE)
+    images = torch.rand(2, *fit_shape(name, SHAPE))
     with torch.no_grad():
         for ours, theirs in zip(model.eval()(images), source(images), strict=True):
             assert torch.equal(ours, theirs)
@@ -64,7 +65,7 @@ def test_modules_with_parameters_can_be_reset(name: str) -> None:
 
 @by_name
 def test_export_is_saved_and_loaded(name: str) -> None:
-    model, images = make(name), torch.rand(2, *SHAPE)
+    model, images = make(name), torch.rand(2, *fit_shape(name, SHAPE))
     program = torch.export.export(model, (images,))
     file = io.BytesIO()
     torch.export.save(program, file)
@@ -106,7 +107,7 @@ def test_fully_shard(name: str, process_group: None) -> None:
     from torch.distributed.fsdp import fully_shard
 
     plain, model = make(name), make(name)
-    images = torch.rand(2, *SHAPE)
+    images = torch.rand(2, *fit_shape(name, SHAPE))
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     losses: list[torch.Tensor] = []
     for each in (plain, model):
@@ -131,14 +132,14 @@ def test_fully_shard_from_meta(name: str, process_group: None) -> None:
     from torch.distributed.fsdp import fully_shard
 
     with torch.device("meta"):
-        model = create_model(name, image_shape=SHAPE, num_classes=3)
+        model = create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3)
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     model.to_empty(device="cpu")
     module: Any
     for module in model.modules():
         if [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
             module.reset_parameters()
-    assert model(torch.rand(2, *SHAPE)).activations.isfinite().all()
+    assert model(torch.rand(2, *fit_shape(name, SHAPE))).activations.isfinite().all()
 
 
 def test_conv_stem_runs_channels_last() -> None:

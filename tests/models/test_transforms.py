@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from torchcaps.models import create_model, list_models
-from torchcaps.nn import LOSSES, CapsConv2d, CapsLinear, ClassCaps
+from torchcaps.nn import LOSSES, CapsLinear
+from torchcaps.nn.conv import GridCaps
 from torchcaps.types import Capsules
 
 # Large networks differ from the small ones of the same family in sizes alone.
@@ -31,7 +32,7 @@ def make(name: str) -> nn.Module:
 
 def use_backend(model: nn.Module, backend: str) -> nn.Module:
     for module in model.modules():
-        if isinstance(module, CapsLinear | CapsConv2d | ClassCaps):
+        if isinstance(module, CapsLinear | GridCaps):
             module.backend = backend
     return model
 

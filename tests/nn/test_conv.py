@@ -71,8 +71,8 @@ def test_errors_name_the_argument():
         layer(Capsules(children().poses, children().activations[..., 0]))
     with raises_about(ShapeError, "in_dim, out_dim", "8, 16"):
         CapsConv2d(2, 3, dims=(8, 16))
-    with raises_about(ConfigError, "backend", "'triton'"):
-        CapsConv2d(2, 3, backend="triton")
+    with raises_about(ConfigError, "backend", "'fast'"):
+        CapsConv2d(2, 3, backend="fast")
     with raises_about(ConfigError, "backend", "'cpu'", "'logits'"):
         logits = torch.zeros(2 * 2 * 2, 18, 3)
         window = layer.window(children())

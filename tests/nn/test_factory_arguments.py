@@ -12,17 +12,26 @@ from torch import nn as tnn
 from torchcaps import nn
 
 LAYERS: dict[str, tuple[type[tnn.Module], tuple[Any, ...]]] = {
+    "CapsConv1d": (nn.CapsConv1d, (2, 3)),
     "CapsConv2d": (nn.CapsConv2d, (2, 3)),
+    "CapsConv3d": (nn.CapsConv3d, (2, 3)),
     "CapsHead": (nn.CapsHead, (6, 3)),
     "CapsLinear": (nn.CapsLinear, (6, 3, 4, 5)),
     "ClassCaps": (nn.ClassCaps, (2, 3)),
+    "ComplexConv2d": (nn.ComplexConv2d, (2, 3, 3)),
     "DeconvDecoder": (nn.DeconvDecoder, (3, 4, (1, 8, 8))),
+    "DecoupledConv2d": (nn.DecoupledConv2d, (2, 3, 3)),
     "FeatureCaps": (nn.FeatureCaps, (6, 2, 4)),
     "KuramotoConv2d": (nn.KuramotoConv2d, (4,)),
     "KuramotoReadout": (nn.KuramotoReadout, (4, 2, 3)),
     "MLPDecoder": (nn.MLPDecoder, (3, 4, (1, 8, 8))),
+    "ModulusReLU": (nn.ModulusReLU, (3,)),
+    "PrimaryCaps1d": (nn.PrimaryCaps1d, (3, 2, 4)),
     "PrimaryCaps2d": (nn.PrimaryCaps2d, (3, 2, 4)),
+    "PrimaryCaps3d": (nn.PrimaryCaps3d, (3, 2, 4)),
+    "PrimaryMatrixCaps1d": (nn.PrimaryMatrixCaps1d, (3, 2)),
     "PrimaryMatrixCaps2d": (nn.PrimaryMatrixCaps2d, (3, 2)),
+    "PrimaryMatrixCaps3d": (nn.PrimaryMatrixCaps3d, (3, 2)),
 }
 MAKERS: dict[str, Callable[..., tnn.Module]] = {
     **{name: lambda kind=kind, args=args, **factory: kind(*args, **factory) for name, (kind, args) in LAYERS.items()},

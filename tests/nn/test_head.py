@@ -41,7 +41,21 @@ def test_a_map_is_a_sequence_of_tokens(router: str, pool) -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("router", ["dynamic", "kmeans", "self_routing"])
+@pytest.mark.parametrize("router", sorted(set(ROUTERS) - {"random"}))
+def test_padding_changes_nothing(router: str, pool) -> None:
+    torch.manual_seed(0)
+    head = CapsHead(12, 3, caps=6, routing=router, pool=pool).eval()
+    tokens, mask = torch.randn(2, 5, 12), torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
+    longer = torch.cat([tokens, torch.full((2, 4, 12), 7.0)], 1)
+    wide = torch.cat([mask, torch.zeros(2, 4, dtype=torch.bool)], 1)
+    out = head(tokens, mask)
+    torch.testing.assert_close(head(longer, wide), out, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head(tokens[:1, :3]).poses, out.poses[:1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head.trace(longer, wide).routed.poses, out.poses, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("router", ["dynamic", "kmeans", "self_routing", "heinsen"])
 def test_values_of_masked_tokens_change_nothing(router: str, pool) -> None:
     torch.manual_seed(0)
     head = CapsHead(12, 3, caps=6, routing=router, pool=pool).eval()

@@ -5,6 +5,7 @@ import io
 import pytest
 import torch
 
+from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps import create_model, list_models
 from torchcaps.errors import ConfigError
@@ -16,7 +17,7 @@ CLASSIFIERS = [name for name in list_models() if name != "transforming_autoencod
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_every_classifier_gives_probabilities(name: str) -> None:
     torch.manual_seed(0)
-    shape = (2, 32, 32) if "norb" in name else (1, 28, 28)
+    shape = fit_shape(name, (2, 32, 32) if "norb" in name else (1, 28, 28))
     model = create_model(name, shape, 5).eval()
     images = torch.rand(2, *shape)
     with torch.no_grad():

@@ -2,7 +2,7 @@
 
 from torchcaps.models._backbones import BACKBONES
 from torchcaps.models._base import Grid, ImageModel
-from torchcaps.models._create import MODELS, create_model, list_models, register_model
+from torchcaps.models._create import MODELS, create_model, list_models, model_rank, register_model
 from torchcaps.models._describe import ModelDescription, load_described, read_description
 from torchcaps.models._weights import check_weights, load_weights, save_weights
 from torchcaps.models.attention_capsnet import AttentionCapsNet
@@ -17,6 +17,9 @@ from torchcaps.models.kuramoto_net import KuramotoNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
 from torchcaps.models.pretrained import ModelCard, list_pretrained, pretrained_card
 from torchcaps.models.released_matrix_capsnet import ReleasedMatrixCapsNet
+from torchcaps.models.shared_capsnet import SharedCapsNet
+from torchcaps.models.synchrony_nets import SynchronyNet
+from torchcaps.models.token_classifier import TokenCapsNet, TokenScores
 from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
 
 __all__ = [
@@ -38,6 +41,10 @@ __all__ = [
     "ModelCard",
     "ModelDescription",
     "ReleasedMatrixCapsNet",
+    "SharedCapsNet",
+    "SynchronyNet",
+    "TokenCapsNet",
+    "TokenScores",
     "TransformingAutoencoder",
     "check_weights",
     "create_model",
@@ -45,6 +52,7 @@ __all__ = [
     "list_pretrained",
     "load_described",
     "load_weights",
+    "model_rank",
     "pretrained_card",
     "read_description",
     "register_model",

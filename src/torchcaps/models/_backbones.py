@@ -29,6 +29,7 @@ class Layout(NamedTuple):
 
 
 BACKBONES: Registry[Layout] = Registry("backbone")
+BACKBONES.add("resnet8_thin", Layout((16, 32, 64), (1, 1, 1)))
 BACKBONES.add("resnet8", Layout((32, 64, 128), (1, 1, 1)))
 BACKBONES.add("resnet10", Layout((32, 64, 128, 256), (1, 1, 1, 1)))
 BACKBONES.add("resnet14", Layout((32, 64, 128), (2, 2, 2)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Generator, Tensor, nn
 
@@ -11,7 +11,9 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import CapsLinear, Router, mask_capsules
 from torchcaps.types import Capsules, Trace
 
-ImageShape = tuple[int, int, int]
+# Channels, and the sides of a signal (length), an image (height, width) or a volume (depth, height, width).
+ImageShape = tuple[int, ...]
+SIDES = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
 class ModelSpec(NamedTuple):
@@ -55,19 +57,21 @@ class Grid(NamedTuple):
         return cls(*(tuple((place + 0.5) / count for place in range(count)) for count in (rows, columns)))
 
 
-def check_sizes(image_shape: ImageShape, num_classes: int) -> None:
-    """Raise unless `image_shape` is (channels, height, width) and there is at least one class."""
-    if len(image_shape) != 3 or min(image_shape) < 1:
-        raise ShapeError(f"image_shape: expected (channels, height, width), got {image_shape}")
+def check_sizes(image_shape: ImageShape, num_classes: int, ranks: Sequence[int] = (2,)) -> None:
+    """Raise unless `image_shape` has channels and the sides of one of some ranks, and there is at least one class."""
+    if len(image_shape) - 1 not in ranks or min(image_shape) < 1:
+        expected = " or ".join(f"(channels, {SIDES[rank]})" for rank in ranks)
+        raise ShapeError(f"image_shape: expected {expected}, got {image_shape}")
     if num_classes < 1:
         raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
 
 
 def check_min_size(image_shape: ImageShape, size: int) -> None:
-    """Raise unless images of this shape are at least `size` pixels high and wide."""
+    """Raise unless images of this shape are at least `size` pixels high and wide, or signals as long."""
     if min(image_shape[1:]) < size:
         hint = " (channels come first)" if image_shape[0] >= size else ""
-        raise ShapeError(f"image_shape: expected height and width of at least {size}, got {image_shape}{hint}")
+        sides = " and ".join(SIDES[len(image_shape) - 1].split(", "))
+        raise ShapeError(f"image_shape: expected {sides} of at least {size}, got {image_shape}{hint}")
 
 
 class ImageModel(nn.Module):
@@ -80,8 +84,11 @@ class ImageModel(nn.Module):
     A model without routing represents a class by a capsule of one dimension: the pose is the score, the activation is
     the softmax over the scores.
 
+    Models of signals [B, C, T] and of volumes [B, C, D, H, W] have the same interface.
+
     Args:
-        image_shape: Channels, height and width of the images.
+        image_shape: Channels, height and width of the images; (channels, length) of signals, (channels, depth, height,
+            width) of volumes.
         num_classes: Number of classes.
 
     Attributes:
@@ -89,6 +96,7 @@ class ImageModel(nn.Module):
         head: Module from `features(images)` to class capsules; the identity for a model that is not a classifier.
         decoder: Module from masked class capsules to images, or None.
         default_loss: Name of the loss that the model is trained with by default, a key of `nn.LOSSES`.
+        ranks: Numbers of axes that the class accepts: 1 for signals, 2 for images, 3 for volumes.
         is_classifier: Whether the output are class capsules. If False, the model is trained with `objective`.
         any_size: Whether a trained model accepts images of other heights and widths than `image_shape`.
         min_size: Smallest height and width that a model with `any_size` accepts.
@@ -120,6 +128,7 @@ class ImageModel(nn.Module):
     head: Any
     decoder: nn.Module | None
     default_loss: str = "margin"
+    ranks: ClassVar[tuple[int, ...]] = (2,)
     is_classifier: bool = True
     any_size: bool = False
     min_size: int = 1
@@ -130,8 +139,8 @@ class ImageModel(nn.Module):
 
     def __init__(self, image_shape: ImageShape, num_classes: int) -> None:
         super().__init__()
-        check_sizes(image_shape, num_classes)
-        self.image_shape: ImageShape = tuple(image_shape)  # pyright: ignore[reportAttributeAccessIssue]
+        check_sizes(image_shape, num_classes, self.ranks)
+        self.image_shape: ImageShape = tuple(image_shape)
         self.num_classes = num_classes
         self.decoder = None
 
@@ -209,7 +218,7 @@ class ImageModel(nn.Module):
                 f"reset_classes: expected a model made by create_model, got a {type(self).__name__} "
                 "(assign a new module to its head)"
             )
-        check_sizes(self.image_shape, num_classes)
+        check_sizes(self.image_shape, num_classes, self.ranks)
         from torchcaps.models._create import make_model
 
         weight = next(self.parameters())
@@ -220,7 +229,7 @@ class ImageModel(nn.Module):
         kept = {
             name: tensor
             for name, tensor in self.state_dict().items()
-            if entries[name].shape == sizes[name] and not name.startswith("decoder.")
+            if tensor.shape == entries[name].shape == sizes[name] and not name.startswith("decoder.")
         }
         new.load_state_dict(kept, strict=False)
         parts = list(dict.fromkeys(name.partition(".")[0] for name in entries if name not in kept))
@@ -243,7 +252,7 @@ class ImageModel(nn.Module):
         """Return where the capsules of `features` lie in an image of `image_shape`.
 
         Returns:
-            The row and column centres, or None if `features` returns a set or the model has no routing.
+            The row and column centres, or None if `features` returns a set, or the model has no routing or no images.
         """
         return None
 
@@ -317,7 +326,7 @@ class ImageModel(nn.Module):
             )
         if self.any_size:
             channels = self.image_shape[0]
-            if images.dim() != 4 or images.shape[1] != channels:
+            if images.dim() != len(self.image_shape) + 1 or images.shape[1] != channels:
                 raise ShapeError(f"images: expected [B, {channels}, H, W], got {tuple(images.shape)}")
             if min(images.shape[2:]) < self.min_size:
                 raise ShapeError(

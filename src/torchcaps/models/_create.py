@@ -20,13 +20,17 @@ from torchcaps.nn import Router
 
 ModelFactory = Callable[..., ImageModel]
 MODELS: Registry[ModelFactory] = Registry("model")
+# Models of signals and volumes by name; all others are models of images.
+_RANKS: dict[str, int] = {}
+DEFAULT_SHAPES: dict[int, ImageShape] = {1: (1, 128), 2: (1, 28, 28), 3: (1, 28, 28, 28)}
 
 
-def register_model(name: str) -> Callable[[ModelFactory], ModelFactory]:
+def register_model(name: str, *, rank: int = 2) -> Callable[[ModelFactory], ModelFactory]:
     """Register a model factory under a name. Use it as a decorator.
 
     Args:
         name: New name of the model.
+        rank: Number of axes of its input beside the channels: 1 for signals, 2 for images, 3 for volumes.
 
     Returns:
         A decorator for a factory `(image_shape, num_classes, *, **options) -> ImageModel`.
@@ -41,7 +45,26 @@ def register_model(name: str) -> Callable[[ModelFactory], ModelFactory]:
         >>> create_model("doctest_net", width=4).num_classes
         10
     """
-    return MODELS.register(name)
+    register = MODELS.register(name)
+    if rank != 2:
+        _RANKS[name] = rank
+    return register
+
+
+def model_rank(name: str) -> int:
+    """Return the number of axes of a model's input beside the channels.
+
+    Args:
+        name: Registered name of the model.
+
+    Returns:
+        1 for signals, 2 for images, 3 for volumes.
+
+    Example:
+        >>> model_rank("capsnet_1d"), model_rank("capsnet_small")
+        (1, 2)
+    """
+    return _RANKS.get(name, 2)
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -55,7 +78,7 @@ def list_models(pattern: str = "*") -> list[str]:
 
     Example:
         >>> list_models("capsnet*")
-        ['capsnet', 'capsnet_small']
+        ['capsnet', 'capsnet_1d', 'capsnet_3d', 'capsnet_small']
     """
     return MODELS.names(pattern)
 
@@ -74,7 +97,8 @@ def create_model(
 
     Args:
         name: Registered name of the model, see `list_models`.
-        image_shape: Channels, height and width of the images. Default: (1, 28, 28).
+        image_shape: Channels, height and width of the images, by default (1, 28, 28); for a model of signals (channels,
+            length), by default (1, 128), for one of volumes (channels, depth, height, width).
         num_classes: Number of classes. Default: 10.
         pretrained: Name of bundled weights (see `list_pretrained`), or of the data set that bundled weights of this
             model were trained on. The model is then in evaluation mode, with the sizes and options of the weights. With
@@ -108,7 +132,7 @@ def create_model(
         if place is not None and place.type == "meta":
             raise ConfigError("device: expected one with memory for pretrained weights, got 'meta'")
         # Before the weights are read, so that the message names the argument.
-        check_sizes(card.image_shape, card.num_classes if num_classes is None else num_classes)
+        check_sizes(card.image_shape, card.num_classes if num_classes is None else num_classes, [model_rank(name)])
         model = _place(ModelSpec(name, card.options), card.image_shape, card.num_classes, place, dtype)
         load_weights(model, card.require_weights()).eval()
         if num_classes not in (None, card.num_classes):
@@ -119,10 +143,11 @@ def create_model(
                 stacklevel=2,
             )
         return model
-    image_shape = (1, 28, 28) if image_shape is None else image_shape
+    rank = model_rank(name)
+    image_shape = DEFAULT_SHAPES[rank] if image_shape is None else image_shape
     num_classes = 10 if num_classes is None else num_classes
     # Before the factory computes with the sizes, so that the message names the argument.
-    check_sizes(image_shape, num_classes)
+    check_sizes(image_shape, num_classes, [rank])
     return _place(ModelSpec(name, options), image_shape, num_classes, place, dtype)
 
 

@@ -61,12 +61,12 @@ def read_description(path: str | Path) -> ModelDescription:
         table = read_metadata(path)
         if "name" not in table:
             raise ValueError("it does not describe its model; create the model and use models.load_weights")
-        channels, height, width = map(int, table["image_shape"])
+        shape = tuple(map(int, table["image_shape"]))
         names = tuple(map(str, table["class_names"]))
         labels = int(table["num_labels"])
         if not names or not 1 <= labels <= len(names):
             raise ValueError(f"{labels} labels of {len(names)} classes")
-        return ModelDescription(str(table["name"]), dict(table["options"]), (channels, height, width), names, labels)
+        return ModelDescription(str(table["name"]), dict(table["options"]), shape, names, labels)
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a weights file of a run, got '{path}' ({error})") from None
 

@@ -79,15 +79,15 @@ class ScoreHead(nn.Sequential):
     """
 
     def forward(self, input: Capsules) -> Capsules:  # noqa: A002
-        maps = input.poses.squeeze(3).permute(0, 3, 1, 2)  # [B, C, H, W]
+        maps = input.poses.squeeze(-2).movedim(-1, 1)  # [B, C, H, W]
         scores = super().forward(maps)  # [B, J]
         return Capsules(scores.unsqueeze(-1), scores.softmax(dim=-1))
 
 
 def maps_as_capsules(maps: Tensor) -> Capsules:
     """Return feature maps [B, C, H, W] as a grid of one active capsule per position, poses [B, H, W, 1, C]."""
-    poses = maps.permute(0, 2, 3, 1).unsqueeze(3)  # [B, H, W, 1, C]
-    return Capsules(poses, poses.new_ones(poses.shape[:4]))
+    poses = maps.movedim(1, -1).unsqueeze(-2)  # [B, H, W, 1, C]
+    return Capsules(poses, poses.new_ones(poses.shape[:-1]))
 
 
 def make_decoder(

@@ -51,7 +51,16 @@ class UpdatedConv(CapsConv2d):
         *,
         coupling: Literal["routed", "uniform"] = "routed",
     ) -> Trace:
-        """Record the iteration of such a call; each position counts as a sample, [1, B*H'*W', ...]."""
+        """Record the iteration of such a call; each position counts as a sample, [1, B*H'*W', ...].
+
+        Args:
+            children: The children, a grid.
+            parents: Parents of the iteration before; None before the first.
+            coupling: `routed`, or `uniform` as a control.
+
+        Returns:
+            The trace of one iteration.
+        """
         start = None if parents is None else parents.poses.flatten(0, 2)  # [B*H'*W', J, D]
         window = self.window(children)
         return self.routing.trace_conv(children, self.weight, window, iters=1, coupling=coupling, parents=start)
@@ -205,7 +214,17 @@ def attention_capsnet(
     routing: RoutingSpec | None = None,
     schedule: Schedule | None = None,
 ) -> AttentionCapsNet:
-    """The paper's network for CIFAR: ResNet stem, capsule layers of 32 types, concurrent attention."""
+    """The paper's network for CIFAR: ResNet stem, capsule layers of 32 types, concurrent attention.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options. Default: attention.
+        schedule: `concurrent` or `sequential`. Default: concurrent for attention, sequential for other routers.
+
+    Returns:
+        The model.
+    """
     return AttentionCapsNet(image_shape, num_classes, routing=routing, schedule=schedule)
 
 
@@ -217,7 +236,17 @@ def attention_capsnet_small(
     routing: RoutingSpec | None = None,
     schedule: Schedule | None = None,
 ) -> AttentionCapsNet:
-    """Attention routing for two cores: a stem of 16 and 32 channels, capsule layers of 8 types, concurrent."""
+    """Attention routing for two cores: a stem of 16 and 32 channels, capsule layers of 8 types, concurrent.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options. Default: attention.
+        schedule: `concurrent` or `sequential`. Default: concurrent for attention, sequential for other routers.
+
+    Returns:
+        The model.
+    """
     return AttentionCapsNet(
         image_shape, num_classes, width=16, blocks=(1, 1), caps=8, routing=routing, schedule=schedule
     )

@@ -121,7 +121,25 @@ def backbone_capsnet(
     routing: RoutingSpec = "dynamic",
     decoder: str | None = None,
 ) -> BackboneCapsNet:
-    """A capsule head on a backbone: a small ResNet by name, `timm:NAME`, or any module from images to features."""
+    """A capsule head on a backbone: a small ResNet by name, `timm:NAME`, or any module from images to features.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        backbone: Name of the backbone, or a module from images to features.
+        weights: File with weights of the backbone; None for random ones.
+        freeze: Number of epochs in which the backbone is not trained.
+        backbone_lr: Learning rate of the backbone; by default that of the head.
+        caps: Types of primary capsules.
+        dim: Pose size of the primary capsules.
+        pool: `attention` or `none`, see `nn.CapsHead`.
+        dropout: Probability that a feature is dropped in training.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     stem = make_backbone(backbone, image_shape, weights)
     shape = feature_shape(stem, image_shape)
     features = shape[-1] if len(shape) == 2 else shape[0]
@@ -208,6 +226,19 @@ def backbone_linear(
     backbone_lr: float | None = None,
     dropout: float = 0.1,
 ) -> BackboneLinear:
-    """The control of `backbone_capsnet`: the same backbone with average pooling and a linear head."""
+    """The control of `backbone_capsnet`: the same backbone with average pooling and a linear head.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        backbone: Name of the backbone, or a module from images to features.
+        weights: File with weights of the backbone; None for random ones.
+        freeze: Number of epochs in which the backbone is not trained.
+        backbone_lr: Learning rate of the backbone; by default that of the head.
+        dropout: Probability that a feature is dropped in training.
+
+    Returns:
+        The model.
+    """
     stem = make_backbone(backbone, image_shape, weights)
     return BackboneLinear(image_shape, num_classes, stem, dropout=dropout, freeze=freeze, backbone_lr=backbone_lr)

@@ -186,6 +186,16 @@ def branched_capsnet(
     """Two branches of 12 primary capsules, joined class capsules of 16; 281,552 parameters without the decoder.
 
     With `branches=1` it is a plain network, for comparison.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        branches: Number of branches.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
     """
     check_positive(branches=branches)
     return BranchedCapsNet(

@@ -111,7 +111,17 @@ def capsnet(
     routing: RoutingSpec = "dynamic",
     decoder: str | None = "mlp",
 ) -> CapsNet:
-    """The paper's MNIST network: conv 9x9 with 256 channels, 32 primary types of 8, class capsules of 16."""
+    """The paper's MNIST network: conv 9x9 with 256 channels, 32 primary types of 8, class capsules of 16.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     return CapsNet(
         image_shape,
         num_classes,
@@ -130,7 +140,17 @@ def capsnet_small(
     routing: RoutingSpec = "dynamic",
     decoder: str | None = "deconv",
 ) -> CapsNet:
-    """A capsule network for two cores: two small convolutions, 16 primary types of 8, class capsules of 16."""
+    """A capsule network for two cores: two small convolutions, 16 primary types of 8, class capsules of 16.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     return CapsNet(
         image_shape,
         num_classes,

@@ -38,6 +38,7 @@ class CNN(ImageModel):
     """
 
     default_loss = "cross_entropy"
+    ranks = (1, 2, 3)
 
     def __init__(
         self,
@@ -62,7 +63,16 @@ class CNN(ImageModel):
 
 @register_model("cnn_baseline")
 def cnn_baseline(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.5) -> CNN:
-    """The paper's baseline: conv 5x5 with 256, 256, 128 channels, fully connected 328 and 192; 35.4 M parameters."""
+    """The paper's baseline: conv 5x5 with 256, 256, 128 channels, fully connected 328 and 192; 35.4 M parameters.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        dropout: Probability that a hidden unit is dropped in training.
+
+    Returns:
+        The model.
+    """
     channels, height, width = image_shape
     stem = ConvStem(
         nn.Conv2d(channels, 256, 5, padding=2),
@@ -86,7 +96,16 @@ def cnn_baseline(image_shape: ImageShape, num_classes: int, *, dropout: float = 
 
 @register_model("cnn_small")
 def cnn_small(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.25) -> CNN:
-    """A convolutional network for two cores: three strided 3x3 convolutions and one hidden layer."""
+    """A convolutional network for two cores: three strided 3x3 convolutions and one hidden layer.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        dropout: Probability that a hidden unit is dropped in training.
+
+    Returns:
+        The model.
+    """
     channels, height, width = image_shape
     stem = ConvStem(
         nn.Conv2d(channels, 32, 3, padding=1),
@@ -111,6 +130,14 @@ def cnn_smallnorb(image_shape: ImageShape, num_classes: int, *, dropout: float =
     """The baseline of Hinton et al. 2018: conv 5x5 with 32 and 64 channels, each pooled, and 1024 hidden units.
 
     4,253,349 parameters for images of (2, 32, 32) and five classes.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        dropout: Probability that a hidden unit is dropped in training.
+
+    Returns:
+        The model.
     """
     channels, height, width = image_shape
     check_min_size(image_shape, 4)

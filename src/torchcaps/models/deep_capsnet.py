@@ -199,7 +199,17 @@ def deep_capsnet(
     routing: RoutingSpec = "dynamic",
     decoder: str | None = "deconv",
 ) -> DeepCapsNet:
-    """DeepCaps: four skip-connected cells of 32 capsule types, the last one routed; class capsules of 32."""
+    """DeepCaps: four skip-connected cells of 32 capsule types, the last one routed; class capsules of 32.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     made = make_decoder(decoder, 1, 32, image_shape)
     return DeepCapsNet(image_shape, num_classes, routing=routing, decoder=made)
 
@@ -212,6 +222,16 @@ def deep_capsnet_small(
     routing: RoutingSpec = "dynamic",
     decoder: str | None = "deconv",
 ) -> DeepCapsNet:
-    """A deep capsule network for two cores: four skip-connected cells of 8 capsule types; class capsules of 16."""
+    """A deep capsule network for two cores: four skip-connected cells of 8 capsule types; class capsules of 16.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     made = make_decoder(decoder, 1, 16, image_shape)
     return DeepCapsNet(image_shape, num_classes, channels=32, caps=8, class_dim=16, routing=routing, decoder=made)

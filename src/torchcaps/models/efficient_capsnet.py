@@ -130,7 +130,17 @@ def efficient_capsnet(
     routing: RoutingSpec = "self_attention",
     decoder: str | None = "mlp",
 ) -> EfficientCapsNet:
-    """Efficient-CapsNet: 16 primary capsules, self-attention routing; 161,824 parameters without the decoder."""
+    """Efficient-CapsNet: 16 primary capsules, self-attention routing; 161,824 parameters without the decoder.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
+    """
     return EfficientCapsNet(
         image_shape,
         num_classes,
@@ -151,6 +161,16 @@ def residual_capsnet(
     """The capsules of Efficient-CapsNet behind residual convolutions; 251,648 parameters without the decoder.
 
     `blocks` adds residual blocks of 128 channels at a quarter of the resolution, 295,424 parameters each.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        blocks: Number of further residual blocks.
+        routing: Router, its name, or a mapping with its name and options.
+        decoder: Name of the decoder; None for none.
+
+    Returns:
+        The model.
     """
     return EfficientCapsNet(
         image_shape,

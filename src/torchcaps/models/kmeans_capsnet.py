@@ -67,5 +67,14 @@ class KMeansCapsNet(RoutedModel):
 
 @register_model("kmeans_capsnet")
 def kmeans_capsnet(image_shape: ImageShape, num_classes: int, *, routing: RoutingSpec = "kmeans") -> KMeansCapsNet:
-    """Su's network: four convolutions and k-means routing with shared weights; accepts images of any size."""
+    """Su's network: four convolutions and k-means routing with shared weights; accepts images of any size.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        routing: Router, its name, or a mapping with its name and options.
+
+    Returns:
+        The model.
+    """
     return KMeansCapsNet(image_shape, num_classes, routing=routing)

@@ -134,5 +134,17 @@ class KuramotoNet(ImageModel):
 def kuramoto_net(
     image_shape: ImageShape, num_classes: int, *, dim: int = 2, kernel_size: int = 3, iters: int = 3, step: float = 1.0
 ) -> KuramotoNet:
-    """A synchronisation network: three blocks of 8, 16 and 32 Kuramoto oscillators; accepts images of any size."""
+    """A synchronisation network: three blocks of 8, 16 and 32 Kuramoto oscillators; accepts images of any size.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        dim: Dimensions of an oscillator.
+        kernel_size: Size of the neighbourhood that couples oscillators.
+        iters: Number of iterations.
+        step: Step size of an iteration.
+
+    Returns:
+        The model.
+    """
     return KuramotoNet(image_shape, num_classes, dim=dim, kernel_size=kernel_size, iters=iters, step=step)

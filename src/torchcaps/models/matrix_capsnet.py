@@ -13,14 +13,15 @@ from torchcaps.errors import ConfigError
 from torchcaps.models._base import Grid, ImageShape, RoutedModel, check_min_size
 from torchcaps.models._create import register_model
 from torchcaps.nn import (
-    CapsConv2d,
     ClassCaps,
     InstanceStandardize,
-    PrimaryMatrixCaps2d,
     Router,
     RoutingSpec,
     make_router,
 )
+from torchcaps.nn.conv import CAPS_CONVS
+from torchcaps.nn.primary_matrix import PRIMARY_MATRIX_CAPS
+from torchcaps.nn.ranks import CONVS as CONV_LAYERS
 from torchcaps.ops import receptive_centres
 from torchcaps.ops.conv import Competition, PoseKind
 from torchcaps.types import Capsules
@@ -72,6 +73,7 @@ class MatrixCapsNet(RoutedModel):
     """
 
     default_loss = "spread"
+    ranks = (1, 2, 3)
 
     def __init__(
         self,
@@ -91,14 +93,18 @@ class MatrixCapsNet(RoutedModel):
         channels, primary, lower, upper = widths
         if not math.isfinite(coordinates):
             raise ConfigError(f"coordinates: expected a finite number, got {coordinates}")
-        conv = nn.Conv2d(image_shape[0], channels, *CONVS[0])
-        self.stem = nn.Sequential(InstanceStandardize(**color_jitter or {}), conv, nn.ReLU())
-        self.primary = PrimaryMatrixCaps2d(channels, primary, 16, *CONVS[1])
+        rank = len(image_shape) - 1
+        conv = CONV_LAYERS[rank](image_shape[0], channels, *CONVS[0])
+        # The amplitude of a signal is information; its data set standardises the channels.
+        before = [] if rank == 1 else [InstanceStandardize(**color_jitter or {})]
+        self.stem = nn.Sequential(*before, conv, nn.ReLU())
+        self.primary = PRIMARY_MATRIX_CAPS[rank](channels, primary, 16, *CONVS[1])
         kind: dict[str, Any] = {"competition": competition, "pose": pose}
-        self.lower = CapsConv2d(primary, lower, *CONVS[2], routing=_router(routing, CONV_OPTIONS), **kind)
-        self.upper = CapsConv2d(lower, upper, *CONVS[3], routing=_router(routing, CONV_OPTIONS), **kind)
-        rows, columns = ([coordinates * centre for centre in centres] for centres in self.grid())
-        centres = (rows, columns) if coordinates else None
+        capsules = CAPS_CONVS[rank]
+        self.lower = capsules(primary, lower, *CONVS[2], routing=_router(routing, CONV_OPTIONS), **kind)
+        self.upper = capsules(lower, upper, *CONVS[3], routing=_router(routing, CONV_OPTIONS), **kind)
+        places = [[coordinates * centre for centre in centres] for centres in self._centres()]
+        centres = places if coordinates else None
         last = _router(routing if class_routing is None else class_routing, CLASS_OPTIONS)
         self.head = ClassCaps(upper, num_classes, pose=pose, routing=last, centres=centres)
 
@@ -110,9 +116,12 @@ class MatrixCapsNet(RoutedModel):
             poses = poses * activations.unsqueeze(-1)  # [B, H, W, I, 16]
         return self.upper(self.lower(Capsules(poses, activations)))
 
-    def grid(self) -> Grid:
+    def grid(self) -> Grid | None:
         """Return the centres of the receptive fields of the capsules below the classes."""
-        return Grid(*(tuple(receptive_centres(side, CONVS)) for side in self.image_shape[1:]))
+        return Grid(*self._centres()) if len(self.image_shape) == 3 else None
+
+    def _centres(self) -> list[tuple[float, ...]]:
+        return [tuple(receptive_centres(side, CONVS)) for side in self.image_shape[1:]]
 
 
 def _router(routing: RoutingSpec, options: Mapping[str, Any]) -> Router:
@@ -165,3 +174,40 @@ matrix_capsnet_small = _register(
     "The paper's small network, A = 64, B = 8, C = D = 16; 68,754 parameters for two channels and five classes.",
     (64, 8, 16, 16),
 )
+
+
+@register_model("matrix_capsnet_1d", rank=1)
+def matrix_capsnet_1d(
+    image_shape: ImageShape,
+    num_classes: int,
+    *,
+    routing: RoutingSpec = "em",
+    class_routing: RoutingSpec | None = None,
+    competition: Competition = "global",
+    pose: PoseKind = "matrix",
+    coordinates: float = COORDINATES,
+) -> MatrixCapsNet:
+    """The small network of matrix capsules for signals, A = 64, B = 8, C = D = 16.
+
+    Args:
+        image_shape: Channels and length of the signals.
+        num_classes: Number of classes.
+        routing: As in `MatrixCapsNet`.
+        class_routing: As in `MatrixCapsNet`.
+        competition: As in `MatrixCapsNet`.
+        pose: As in `MatrixCapsNet`.
+        coordinates: As in `MatrixCapsNet`.
+
+    Returns:
+        The model.
+    """
+    return MatrixCapsNet(
+        image_shape,
+        num_classes,
+        widths=(64, 8, 16, 16),
+        routing=routing,
+        class_routing=class_routing,
+        competition=competition,
+        pose=pose,
+        coordinates=coordinates,
+    )

@@ -68,7 +68,7 @@ class ModelCard:
     weights: Path
     model: str
     options: dict[str, Any]
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     num_classes: int
     num_labels: int
     class_names: tuple[str, ...]
@@ -120,7 +120,7 @@ class ModelCard:
     def check(
         self,
         model: str,
-        image_shape: tuple[int, int, int] | None,
+        image_shape: tuple[int, ...] | None,
         options: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:

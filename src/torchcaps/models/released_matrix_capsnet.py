@@ -111,5 +111,16 @@ def matrix_capsnet_released(
     iters: int = 3,
     fast: bool = False,
 ) -> ReleasedMatrixCapsNet:
-    """The matrix capsule network of the authors' released program, for comparison with it; without a fast kernel."""
+    """The matrix capsule network of the authors' released program, for comparison with it; without a fast kernel.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Number of classes.
+        widths: Channels of the convolution, then capsule types of the three layers.
+        iters: Number of iterations.
+        fast: The fast variant of the program.
+
+    Returns:
+        The model.
+    """
     return ReleasedMatrixCapsNet(image_shape, num_classes, widths=widths, iters=iters, fast=fast)

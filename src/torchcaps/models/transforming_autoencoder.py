@@ -157,7 +157,19 @@ def transforming_autoencoder(
     generation: int = 20,
     max_shift: int = 2,
 ) -> TransformingAutoencoder:
-    """The capsules of 2011: 30 with 10 recognition and 20 generation units each; it shifts images, without classes."""
+    """The capsules of 2011: 30 with 10 recognition and 20 generation units each; it shifts images, without classes.
+
+    Args:
+        image_shape: Channels, height and width of the images.
+        num_classes: Ignored: the network has no classes.
+        capsules: Number of capsules.
+        recognition: Recognition units per capsule.
+        generation: Generation units per capsule.
+        max_shift: Largest shift in training, in pixels.
+
+    Returns:
+        The model.
+    """
     return TransformingAutoencoder(
         image_shape,
         num_classes,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchcaps._registry import Registry
 from torchcaps.errors import ConfigError
+from torchcaps.nn.ranks import CONVS, TRANSPOSED_CONVS
 
 DECODERS: Registry[type[nn.Module]] = Registry("decoder")
 
@@ -22,13 +23,13 @@ class MLPDecoder(nn.Module):
     Args:
         num_classes: Number of class capsules J.
         dim: Pose size D.
-        image_shape: Channels, height and width of the images.
+        image_shape: Channels, height and width of the images; a signal has (channels, length), a volume three sides.
         hidden: Sizes of the hidden layers.
         device: Device of the parameters.
         dtype: Type of the parameters.
 
     Shape:
-        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
+        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1], or signals [B, C, T] of any range.
 
     Example:
         >>> import torch
@@ -40,7 +41,7 @@ class MLPDecoder(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        image_shape: tuple[int, int, int],
+        image_shape: tuple[int, ...],
         hidden: tuple[int, ...] = (512, 1024),
         *,
         device: torch.device | str | None = None,
@@ -52,7 +53,7 @@ class MLPDecoder(nn.Module):
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(sizes[:-1]):
             layers += [nn.Linear(before, after, **factory), nn.ReLU()]
-        layers += [nn.Linear(sizes[-2], sizes[-1], **factory), nn.Sigmoid(), nn.Unflatten(1, image_shape)]
+        layers += [nn.Linear(sizes[-2], sizes[-1], **factory), _output_range(image_shape), nn.Unflatten(1, image_shape)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, poses: Tensor) -> Tensor:
@@ -80,13 +81,13 @@ class DeconvDecoder(nn.Module):
     Args:
         num_classes: Number of class capsules J.
         dim: Pose size D.
-        image_shape: Channels, height and width of the images.
+        image_shape: Channels, height and width of the images; a signal has (channels, length), a volume three sides.
         channels: Channels of the three maps.
         device: Device of the parameters.
         dtype: Type of the parameters.
 
     Shape:
-        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1].
+        poses: masked poses [B, J, D]; returns images [B, C, H, W] in [0, 1], or signals [B, C, T] of any range.
 
     Raises:
         ConfigError: If there are not three channel counts.
@@ -101,30 +102,31 @@ class DeconvDecoder(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        image_shape: tuple[int, int, int],
+        image_shape: tuple[int, ...],
         channels: tuple[int, int, int] = (16, 16, 8),
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        depth, height, width = image_shape
+        depth, *sides = image_shape
+        conv, transposed = CONVS[len(sides)], TRANSPOSED_CONVS[len(sides)]
         if len(channels) != 3:
             raise ConfigError(f"channels: expected three counts, got {channels} ({len(channels)})")
         self.image_shape = image_shape
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        grid = (channels[0], math.ceil(height / 4), math.ceil(width / 4))
+        grid = (channels[0], *(math.ceil(side / 4) for side in sides))
         self.layers = nn.Sequential(
             nn.Flatten(),
             nn.Linear(num_classes * dim, math.prod(grid), **factory),
             nn.ReLU(),
             nn.Unflatten(1, grid),
-            nn.ConvTranspose2d(channels[0], channels[1], 4, stride=2, padding=1, **factory),
+            transposed(channels[0], channels[1], 4, stride=2, padding=1, **factory),
             nn.ReLU(),
-            nn.ConvTranspose2d(channels[1], channels[2], 4, stride=2, padding=1, **factory),
+            transposed(channels[1], channels[2], 4, stride=2, padding=1, **factory),
             nn.ReLU(),
-            nn.Conv2d(channels[2], depth, 3, padding=1, **factory),
-            nn.Sigmoid(),
+            conv(channels[2], depth, 3, padding=1, **factory),
+            _output_range(image_shape),
         )
 
     def forward(self, poses: Tensor) -> Tensor:
@@ -139,5 +141,10 @@ class DeconvDecoder(nn.Module):
         Returns:
             Images in [0, 1].
         """
-        _, height, width = self.image_shape
-        return self.layers(poses)[..., :height, :width]  # [B, C, H, W]
+        sides = (slice(side) for side in self.image_shape[1:])
+        return self.layers(poses)[(..., *sides)]  # [B, C, H, W]
+
+
+def _output_range(image_shape: tuple[int, ...]) -> nn.Module:
+    """Return the last layer of a decoder: pixels lie in [0, 1], standardised signals anywhere."""
+    return nn.Identity() if len(image_shape) == 2 else nn.Sigmoid()

@@ -13,7 +13,7 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn._validation import check_positive
 from torchcaps.nn.linear import CapsLinear
 from torchcaps.nn.routers import RoutingSpec, make_router
-from torchcaps.ops import squash
+from torchcaps.ops import squash, transforms_active
 from torchcaps.types import Capsules, Trace
 
 Pool = Literal["attention", "none"]
@@ -157,7 +157,7 @@ def check_mask(mask: Tensor | None, tokens: Tensor) -> None:
         return
     if mask.dtype != torch.bool or mask.shape != tokens.shape[:2]:
         raise ShapeError(f"mask: expected bool {tuple(tokens.shape[:2])}, got {mask.dtype} {tuple(mask.shape)}")
-    if torch.compiler.is_compiling() or mask.is_meta:
+    if torch.compiler.is_compiling() or transforms_active() or mask.is_meta:
         return
     empty = (~mask.any(dim=1)).nonzero().flatten()
     if len(empty):
@@ -168,7 +168,8 @@ class SharedCaps(CapsLinear):
     """A dense capsule layer whose matrices belong to the types of the children: all positions share them.
 
     The children are a grid [B, H, W, types, P], or a set of any multiple of `types` in that order. The votes are
-    divided by the square root of the number of positions, so that their sum keeps its size.
+    divided by the square root of the number of positions, so that their sum keeps its size. Routings that read poses
+    (self-routing, Heinsen's) take means or count the children themselves, and their votes are left alone.
 
     Args:
         in_caps: Number of types of children.
@@ -209,13 +210,24 @@ class SharedCaps(CapsLinear):
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))  # [types, J, P, D]
         self.reset_parameters()
 
+    def _present(self, children: Capsules, mask: Tensor | None) -> tuple[Capsules, Tensor | None]:
+        """Return the children and their mask as sets; the votes of a sample count its present children, not all."""
+        flat, mask = super()._present(children, mask)
+        if mask is None or self.routing.contract.reads_poses:
+            return flat, mask
+        present = mask.sum(dim=1).clamp(min=1)  # [B]
+        scale = (mask.shape[1] / present).sqrt().to(flat.poses.dtype)  # [B]
+        return flat._replace(poses=flat.poses * scale[:, None, None]), mask
+
     def _matrices(self, children: Capsules) -> Tensor:
-        """Return the weight of every child, [N * types, J, P, D]."""
+        """Return the weight of every child, [N * types, J, P, D], or of all, [J, P, D], if there is one type."""
         types = self.weight.shape[0]
         places, rest = divmod(children.poses.shape[1], types)
         if rest:
             raise ShapeError(f"poses: expected a multiple of {types} children, got {tuple(children.poses.shape)}")
-        weight = self.weight / math.sqrt(places)
+        weight = self.weight if self.routing.contract.reads_poses else self.weight / math.sqrt(places)
+        if types == 1:
+            return weight[0]
         return weight if places == 1 else weight.expand(places, *weight.shape).flatten(0, 1)
 
 
@@ -296,7 +308,7 @@ class CapsHead(nn.Module):
         Raises:
             ShapeError: If features or mask have another shape, or a sample has no token.
         """
-        return self.classes(self.primary(features, mask))
+        return self.classes(self.primary(features, mask), self._child_mask(mask))
 
     def trace(self, features: Tensor, mask: Tensor | None = None) -> Trace:
         """Route with the reference and keep every iteration.
@@ -308,4 +320,10 @@ class CapsHead(nn.Module):
         Returns:
             The iterations, stacked along a first axis R.
         """
-        return self.classes.trace(self.primary(features, mask))
+        return self.classes.trace(self.primary(features, mask), mask=self._child_mask(mask))
+
+    def _child_mask(self, mask: Tensor | None) -> Tensor | None:
+        """Return the mask of the primary capsules, [B, N * caps]; with pooling all are present."""
+        if mask is None or self.primary.pool == "attention":
+            return None
+        return mask.repeat_interleave(self.primary.caps, dim=1)

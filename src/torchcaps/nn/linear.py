@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn._validation import check_positive
 from torchcaps.nn.routers import RoutingSpec, make_router
-from torchcaps.ops import expand_mask, vote
+from torchcaps.ops import expand_mask, mask_children, vote
 from torchcaps.ops._reference import CouplingMode
 from torchcaps.types import Capsules, Trace
+
+if TYPE_CHECKING:
+    from torchcaps.nn.shards import ParentShards
 
 
 class CapsLinear(nn.Module):
@@ -68,6 +71,8 @@ class CapsLinear(nn.Module):
             raise ConfigError(f"bias: expected False with {type(self.routing).__name__}, got True (it takes no bias)")
         self.routing.contract.check_backend(backend)
         self.backend = backend
+        # Where the parents are divided over processes; see `shard_parents`.
+        self.shards: ParentShards | None = None
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.routing.prepare(in_caps, out_caps, in_dim, out_dim, **factory)
         shape = (out_caps, in_dim, out_dim) if in_caps is None else (in_caps, out_caps, in_dim, out_dim)
@@ -99,25 +104,41 @@ class CapsLinear(nn.Module):
         Raises:
             ShapeError: If the children or the mask do not fit the weight.
         """
-        flat = self._flat(children)
-        if mask is not None:
-            mask = expand_mask(mask, children).flatten(1)  # [B, I]
+        flat, mask = self._present(children, mask)
+        if self.shards is not None:
+            return self.shards.route(self, flat, mask)
         return self.routing.route(flat, self._matrices(flat), bias=self.bias, backend=self.backend, mask=mask)
 
-    def trace(self, children: Capsules, *, coupling: CouplingMode = "routed", iters: int | None = None) -> Trace:
+    def trace(
+        self,
+        children: Capsules,
+        *,
+        coupling: CouplingMode = "routed",
+        iters: int | None = None,
+        mask: Tensor | None = None,
+    ) -> Trace:
         """Route with the reference and keep every iteration.
 
         Args:
             children: The lower capsules.
             coupling: `uniform` gives every parent the same share of a child in all iterations.
             iters: Number of iterations instead of the router's own.
+            mask: True where a child is present.
 
         Returns:
             The iterations, stacked along a first axis R.
+
+        Raises:
+            ConfigError: If the parents are divided over processes.
         """
-        children = self._flat(children)
+        if self.shards is not None:
+            raise ConfigError("layer: expected one with all its parents, got parents divided over processes")
+        children, mask = self._present(children, mask)
+        router = self.routing if iters is None else self.routing.with_iters(iters)
+        params = {} if mask is None else router.masked_params(children, mask)
+        children = mask_children(children, mask)
         votes = vote(children.poses, self._matrices(children))  # [B, I, J, D]
-        return self.routing.trace(votes, children, bias=self.bias, coupling=coupling, iters=iters)
+        return router.trace(votes, children, bias=self.bias, coupling=coupling, **params)
 
     def extra_repr(self) -> str:
         in_dim, out_dim = self.weight.shape[-2:]
@@ -128,7 +149,8 @@ class CapsLinear(nn.Module):
         """Return the weight of the children, [I, J, P, D], or [J, P, D] if they share it."""
         return self.weight
 
-    def _flat(self, children: Capsules) -> Capsules:
+    def _present(self, children: Capsules, mask: Tensor | None) -> tuple[Capsules, Tensor | None]:
+        """Return the children and their mask as sets, [B, I, P] and [B, I]."""
         if not isinstance(children, Capsules):
             raise ShapeError(f"children: expected Capsules(poses, activations), got {type(children).__name__}")
-        return children.flatten()
+        return children.flatten(), None if mask is None else expand_mask(mask, children).flatten(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,11 @@ from torch import nn
 from raising import raises_about
 from torchcaps import ops
 from torchcaps.errors import ConfigError, UnknownNameError
-from torchcaps.nn import ROUTERS, CapsConv2d, CapsLinear, ClassCaps, Router, make_router
+from torchcaps.nn import ROUTERS, CapsConv1d, CapsConv2d, CapsConv3d, CapsLinear, ClassCaps, Router, make_router
+from torchcaps.nn.conv import CapsConv
 from torchcaps.types import Capsules, Trace
 
-Layer = CapsLinear | CapsConv2d | ClassCaps
+Layer = CapsLinear | CapsConv | ClassCaps
 CENTRES = ([0.2, 0.5, 0.8], [0.2, 0.5, 0.8])
 VECTORS: dict[str, Any] = {"dims": (4, 6), "pose": "vector"}
 # Each with the shape of the children that it is given, and the numbers of samples, children and parents in its trace.
@@ -28,6 +30,10 @@ LAYERS: dict[str, tuple[Callable[[Router], Layer], tuple[int, ...], tuple[int, i
     "local": (lambda r: CapsConv2d(2, 5, 2, routing=r, competition="local"), (3, 3, 2, 16), (4, 8, 5)),
     "classes": (lambda r: ClassCaps(2, 5, routing=r, centres=CENTRES), (3, 3, 2, 16), (1, 18, 5)),
     "classes of vectors": (lambda r: ClassCaps(2, 5, routing=r, **VECTORS), (3, 3, 2, 4), (1, 18, 5)),
+    "signal": (lambda r: CapsConv1d(2, 5, 3, routing=r), (5, 2, 16), (3, 6, 5)),
+    "signal, classes": (lambda r: ClassCaps(2, 5, routing=r, centres=CENTRES[:1]), (3, 2, 16), (1, 6, 5)),
+    "volume": (lambda r: CapsConv3d(2, 5, 2, routing=r), (3, 2, 3, 2, 16), (4, 16, 5)),
+    "volume, classes": (lambda r: ClassCaps(2, 5, routing=r, centres=[[0.1, 0.6]] * 3), (2, 2, 2, 2, 16), (1, 16, 5)),
 }
 
 everywhere = [pytest.mark.parametrize("layer", LAYERS), pytest.mark.parametrize("router", ROUTERS.names())]
@@ -69,7 +75,7 @@ def test_values_and_gradients_are_finite(router: str, layer: str) -> None:
     weighed(out).backward()
     found = gradients(module, children)
     # A router that uses the lengths of votes ignores activations, except where they scale an offset.
-    if not module.routing.reads_activations and layer != "classes":
+    if not module.routing.reads_activations and getattr(module, "offsets", None) is None:
         assert found.pop("activations") is None
     for name, gradient in found.items():
         assert gradient is not None, name
@@ -113,17 +119,18 @@ def test_trace_ends_in_result(router: str, layer: str) -> None:
 @everywhere[0]
 @everywhere[1]
 def test_coupling_sums_to_one_per_child(router: str, layer: str) -> None:
-    module, _, trace = trace_of(router, layer)
+    module, children, trace = trace_of(router, layer)
     if "coupling_sums_to_one" not in module.routing.laws:
         pytest.skip(f"{router} does not declare the law")
     total = trace.coupling[-1].sum(-1)  # [B*H'*W', I]
-    if isinstance(module, CapsConv2d) and module.competition == "global":
-        # Over a 3x3 grid a 2x2 kernel has four positions, and places are added up where they overlap.
-        places = total.reshape(2, 2, 2, 2, 2, 2)  # [B, H', W', K, K, I]
-        total = torch.zeros(2, 3, 3, 2, dtype=torch.float64)
-        for row in range(2):
-            for column in range(2):
-                total[:, row : row + 2, column : column + 2] += places[:, row, column]
+    if isinstance(module, CapsConv) and module.competition == "global":
+        # Positions of the kernel overlap, and the shares of a child are added up over them.
+        window = module.window(children)
+        kernels = total.reshape(2, -1, *window.kernel, 2)  # [B, H'*W', K, K, I]
+        total = torch.zeros(2, *window.grid, 2, dtype=torch.float64)
+        for number, position in enumerate(itertools.product(*map(range, window.positions))):
+            under = tuple(slice(first, first + size) for first, size in zip(position, window.kernel, strict=True))
+            total[(slice(None), *under)] += kernels[:, number]
     torch.testing.assert_close(total, torch.ones_like(total))
 
 

@@ -131,8 +131,8 @@ def test_trace_with_another_number_of_iterations(name: str) -> None:
     longer = layer.trace(children, iters=5)
     assert longer.iters == 5
     # The first iterations are the same, and the router keeps its own number.
-    torch.testing.assert_close(longer.poses[:3], before.poses)
-    assert layer.trace(children).iters == before.iters == 3
+    torch.testing.assert_close(longer.poses[: before.iters], before.poses)
+    assert layer.trace(children).iters == before.iters < 5
 
 
 def test_unsupported_bias() -> None:

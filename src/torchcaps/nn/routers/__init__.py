@@ -6,6 +6,7 @@ from torchcaps.nn.routers.controls import RandomRouting, UniformRouting
 from torchcaps.nn.routers.dynamic import DynamicRouting
 from torchcaps.nn.routers.em import EMRouting
 from torchcaps.nn.routers.find import routing_layers
+from torchcaps.nn.routers.heinsen import HeinsenRouting
 from torchcaps.nn.routers.kmeans import KMeansRouting
 from torchcaps.nn.routers.kuramoto import KuramotoRouting
 from torchcaps.nn.routers.make import RoutingSpec, list_routers, make_router
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionRouting",
     "DynamicRouting",
     "EMRouting",
+    "HeinsenRouting",
     "KMeansRouting",
     "KuramotoRouting",
     "RandomRouting",

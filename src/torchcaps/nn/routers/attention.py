@@ -40,6 +40,7 @@ class AttentionRouting(Router):
     """
 
     algorithm = "attention"
+    parent_axes = ()
     laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, squash: SquashForm = "standard") -> None:

@@ -60,6 +60,8 @@ class Router(nn.Module):
     the same names and are passed to the routing; `params` is overridden where the routing takes more than these.
     Parameters are created in `prepare` and initialised in `reset_parameters`. `laws` declares which laws of routing
     (`torchcaps.testing.laws`) the router keeps: all, unless a subclass removes some. Tests read it, nothing else does.
+    `parent_axes` declares that its parents can be divided over processes (`shard_parents`), because only the softmax
+    couples them: name and axis of the parents of each parameter that has one. None, the default, says that they cannot.
 
     Shape:
         votes [B, I, J, D], children [B, I, P]; returns poses [B, J, D], activations [B, J] and coupling [B, I, J].
@@ -72,6 +74,7 @@ class Router(nn.Module):
 
     algorithm: str = ""
     laws: frozenset[str] = LAWS
+    parent_axes: tuple[tuple[str, int], ...] | None = None
     _option_names: tuple[str, ...] = ()
 
     # The constructor's signature defines the options of a router.

@@ -31,6 +31,7 @@ class UniformRouting(Router):
     """
 
     algorithm = "uniform"
+    parent_axes = ()
     laws = _LAWS
 
     def __init__(self, *, squash: SquashForm = "standard") -> None:

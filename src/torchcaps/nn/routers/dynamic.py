@@ -34,6 +34,7 @@ class DynamicRouting(Router):
     """
 
     algorithm = "dynamic"
+    parent_axes = ()
     laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(

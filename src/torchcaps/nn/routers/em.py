@@ -66,6 +66,7 @@ class EMRouting(Router):
     """
 
     algorithm = "em"
+    parent_axes = (("beta_u", 0), ("beta_a", 0))
 
     def __init__(
         self,
@@ -249,7 +250,7 @@ class EMRouting(Router):
         if window is None:
             return count / parents
         # A grid has its types in this axis; gathered children have them once for every place of the kernel.
-        types = count if children.poses.dim() == 5 else count // math.prod(window.kernel)
+        types = count if children.poses.dim() > 3 else count // window.places
         return window.children_per_parent(types, parents)
 
 

@@ -33,6 +33,7 @@ class KMeansRouting(Router):
     """
 
     algorithm = "kmeans"
+    parent_axes = ()
     laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(self, iters: int = 3, *, inverse_temp: float = 1.0, squash: SquashForm = "half") -> None:

@@ -41,6 +41,7 @@ class KuramotoRouting(Router):
     """
 
     algorithm = "kuramoto"
+    parent_axes = (("omega", 0),)
     laws = LAWS - {"inactive_child_has_no_vote"}
 
     def __init__(

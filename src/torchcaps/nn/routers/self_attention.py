@@ -38,6 +38,7 @@ class SelfAttentionRouting(Router):
     """
 
     algorithm = "self_attention"
+    parent_axes = (("prior", -1),)
     laws = LAWS - {"inactive_child_has_no_vote", "iterations_are_counted", "one_iteration_is_uniform"}
 
     def __init__(self, *, squash: SquashForm = "exponential") -> None:

@@ -30,6 +30,7 @@ class SelfRouting(Router):
     """
 
     algorithm = "self_routing"
+    parent_axes = (("route_weight", -2), ("route_bias", -1))
     # The matrix belongs to a child and a parent, so that none can be exchanged; there are no iterations.
     laws = LAWS - {
         "iterations_are_counted",
