@@ -8,8 +8,8 @@ import torch
 import torchcaps as tc
 from torchcaps.data import load_digits, to_float
 from torchcaps.data._generators import place
-from torchcaps.data.affine_mnist import shift_inside, transform_images
-from torchcaps.data.transforms import affine
+from torchcaps.data.affine_mnist import moves_inside, transform_images
+from torchcaps.data.transforms import affine, shift
 
 DEGREES, SLOPE, FACTOR = (np.array(values) for values in ([20.0, -13, 0, 5], [0.2, -0.1, 0, 0.15], [0.8, 1.2, 1, 1.1]))
 
@@ -42,11 +42,12 @@ def test_identity():
     assert still.sum() == digits.numpy().astype(np.uint8).sum()
 
 
-def test_shift_inside():
+def test_moves_stay_inside():
     image = torch.zeros(1, 1, 9, 9, dtype=torch.uint8)
     image[0, 0, 2:5, 3:8] = 7
     draws = np.stack(np.meshgrid(np.linspace(0, 0.999, 40), np.linspace(0, 0.999, 40)), -1).reshape(-1, 2)
-    moved = shift_inside(image.expand(len(draws), -1, -1, -1), draws)
+    images = image.expand(len(draws), -1, -1, -1)
+    moved = shift(images, *moves_inside(images, draws))
     assert (moved.flatten(1).sum(1, dtype=torch.int64) == 15 * 7).all()
     assert len(moved.flatten(1).unique(dim=0)) == 7 * 5
 
@@ -67,6 +68,16 @@ def test_sample_does_not_depend_on_the_batch():
         pieces = torch.cat([data.batch(piece).images for piece in numbers.split(size)])
         assert torch.equal(pieces, together.images)
     assert data.batch([]).images.shape == (0, 1, 40, 40)
+
+
+def test_moves_are_recorded():
+    """Undone, the moves bring every digit back to the centre of its canvas."""
+    batch = tc.load_data("affine_mnist", "test", source="digits").batch(list(range(40)))
+    back = shift(batch.images, -batch.meta["down"], -batch.meta["right"])
+    assert not torch.equal(back, batch.images)
+    weight = back[:, 0].float()
+    middle = (weight.sum(1) * torch.arange(40)).sum(1) / weight.sum((1, 2))
+    assert (middle - 19.5).abs().max() < 4
 
 
 def test_name_is_not_affnist():

@@ -205,7 +205,7 @@ def test_wrong_ranges(name, value):
         Augment(**{name: value})
 
 
-@pytest.mark.parametrize("images", [torch.zeros(1, 8, 8), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)])
+@pytest.mark.parametrize("images", [torch.zeros(8, 8), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)])
 def test_wrong_images(images):
     for run in (lambda images: Augment(shift=1)(images, generator()), Augment().fixed):
         with raises_about(ShapeError, "images", "got torch"):

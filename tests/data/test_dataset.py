@@ -226,5 +226,7 @@ def test_to_float():
 
 
 def test_to_float_of_floats():
-    with raises_about(ShapeError, "images", "torch.float32"):
-        to_float(torch.rand(2))
+    signals = torch.randn(2)
+    assert to_float(signals) is signals
+    with raises_about(ShapeError, "images", "torch.int64"):
+        to_float(torch.arange(2))

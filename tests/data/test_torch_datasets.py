@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Subset, random_split
 from torchmetrics.classification import MulticlassAccuracy
 
 import torchcaps as tc
+from formats import array_file, pixels
 from torchcaps.data import DATASETS, ImageDataset, make_shards
 from torchcaps.data.verify import local_source
 
@@ -40,6 +41,10 @@ def data(request: pytest.FixtureRequest, folder: Path) -> ImageDataset:
         return tc.load_data(name, "test", source="digits")
     if name == "folder":
         return tc.load_data("folder", "train", path=folder)
+    if name == "arrays":
+        file = folder.parent / "images.npz"
+        file.write_bytes(array_file(pixels(40, 8, 8)))
+        return tc.load_data("arrays", "train", path=file)
     if name == "folds":
         return tc.load_data("folds", "test", source="digits", fold=1, folds=5)
     if name == "shards":

@@ -91,7 +91,11 @@ def without_entry(path: Path) -> None:
     torch.save({"weights": torch.arange(3)}, path)
 
 
-@pytest.mark.parametrize("damage", [cut, alter, without_entry, lambda path: path.write_bytes(b"")])
+def with_format_alone(path: Path) -> None:
+    torch.save({KEY: {"format": FORMAT}}, path)
+
+
+@pytest.mark.parametrize("damage", [cut, alter, without_entry, with_format_alone, lambda path: path.write_bytes(b"")])
 def test_damaged_falls_back_to_the_one_before(tmp_path, damage):
     save(tmp_path, 1)
     damage(save(tmp_path, 2))
@@ -101,7 +105,7 @@ def test_damaged_falls_back_to_the_one_before(tmp_path, damage):
     assert newest.state.seconds == 1
 
 
-@pytest.mark.parametrize("damage", [cut, alter, without_entry])
+@pytest.mark.parametrize("damage", [cut, alter, without_entry, with_format_alone])
 def test_all_damaged(tmp_path, damage):
     damage(save(tmp_path, 1))
     with raises_about(CheckpointError, "checkpoint", "step-00000001.ckpt"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from raising import raises_about
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, MissingPackageError
 from torchcaps.train import Run, fit, is_first_process
 from torchcaps.train._cluster import is_restarted, launch_id, launched
 
@@ -61,9 +62,35 @@ def test_task_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_NNODES", "4")
     with raises_about(ConfigError, "trainer.devices:", 6):
         launched()
+
+
+@pytest.mark.parametrize(("tasks", "each"), [("2(x3)", 2), ("2,2,2", 2), ("3,2,1", None), ("2(x2),1", None)])
+def test_tasks_of_srun_with_a_number_alone(monkeypatch: pytest.MonkeyPatch, tasks: str, each: int | None) -> None:
+    # Set first, so that what the code sets is removed afterwards.
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "")
+    set_all(monkeypatch, {**SLURM, "SLURM_STEP_TASKS_PER_NODE": tasks})
     monkeypatch.delenv("SLURM_NTASKS_PER_NODE")
-    with raises_about(ConfigError, "--ntasks-per-node:", "--ntasks=6"):
+    if each is None:
+        with raises_about(ConfigError, "--ntasks-per-node:", tasks):
+            launched()
+    else:
+        group = launched()
+        assert group is not None
+        assert (group.world, group.nodes, group.devices) == (6, 3, each)
+
+
+def test_mpirun_without_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with raises_about(MissingPackageError, "mpi4py:", "pip install mpi4py"):
         launched()
+    # One process is no group, and one of srun is not one of mpirun.
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")
+    assert launched() is None
+    set_all(monkeypatch, {**SLURM, "PMI_SIZE": "6"})
+    group = launched()
+    assert group is not None
+    assert type(group.environment).__name__ == "SLURMEnvironment"
 
 
 def test_job_script_of_one_task_is_no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,9 @@ def test_run_predicts_an_image(run: Run) -> None:
     assert found.probability == max(found.probabilities.values()) == found.probabilities[found.label]
     images = torch.stack([data[place][0] for place in range(3)])
     many = opened.predict_many(images)
-    assert many[0] == found
+    # One image is vectorised over the entries of its poses, several over the images: other roundings.
+    assert many[0].label == found.label
+    assert many[0].activations == pytest.approx(found.activations, rel=1e-5)
     shares = Scores(opened.load_model())(images)
     torch.testing.assert_close(torch.tensor([list(each.probabilities.values()) for each in many]), shares)
     assert opened.predict_many([]) == []

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps.data import DATASETS, Augment
 from torchcaps.errors import ConfigError, UnknownNameError
@@ -25,7 +26,7 @@ def test_recipe_round_trip(name):
 @pytest.mark.parametrize("name", list_recipes())
 def test_recipes_name_existing_models_and_data(name):
     recipe = load_recipe(name)
-    create_model(recipe.model.name, (1, 28, 28), 10, **recipe.model.options)
+    create_model(recipe.model.name, fit_shape(recipe.model.name, (1, 28, 28)), 10, **recipe.model.options)
     options = DATASETS[recipe.data.name].options
     assert set(recipe.data.options) <= set(options)
 

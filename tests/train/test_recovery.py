@@ -106,6 +106,37 @@ def test_first_error_is_reported_when_nothing_can_be_written(recipe: MakeRecipe,
         fit(recipe(), tmp_path / "run")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
+def test_disk_that_fills_up_does_not_hide_the_first_error(
+    recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = RunCallback._save
+
+    def save_without_room(self: RunCallback, trainer: Any) -> None:
+        # The record of the failure cannot be written either.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        save(self, trainer)
+
+    monkeypatch.setattr(RunCallback, "_save", save_without_room)
+    with file_size_limit(10**9), raises_about(WriteError, "epoch-0001-step-00000002.ckpt", "large") as caught:
+        fit(recipe(), tmp_path / "run")
+    assert "run.json" in "".join(caught.value.__notes__)
+
+
+def test_run_in_use_is_not_resumed(killed: Path) -> None:
+    run, before = Run.open(killed), (killed / "run.json").read_bytes()
+    with run.locked(), raises_about(CheckpointError, "run", killed):
+        resume(killed)
+    assert (killed / "run.json").read_bytes() == before
+
+
+def test_file_in_the_place_of_the_checkpoints(killed: Path) -> None:
+    shutil.rmtree(killed / "checkpoints")
+    (killed / "checkpoints").write_text("")
+    with pytest.warns(UserWarning, match="no checkpoint"), raises_about(WriteError, killed / "checkpoints"):
+        resume(killed)
+
+
 @pytest.mark.parametrize("damage", [remove, empty, halve, make_folder, link])
 @pytest.mark.parametrize("name", ["run.json", "recipe.toml"])
 def test_record_and_recipe_are_rebuilt(killed: Path, whole: Path, name: str, damage: Damage) -> None:

@@ -88,6 +88,17 @@ def test_symbolic_link_in_a_run_folder(tmp_path, name):
         getattr(run, name)
 
 
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_linked_lock_is_not_emptied(tmp_path, link):
+    (tmp_path / "victim").write_text("precious")
+    run = Run.create(load_recipe(), tmp_path / "a")
+    (run.path / ".lock").unlink(missing_ok=True)
+    getattr(run.path / ".lock", link)(tmp_path / "victim")
+    with raises_about(CheckpointError, "run", run.path / ".lock"), run.locked():
+        pass
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
 def test_folder_of_another_process_is_left_alone(tmp_path):
     (tmp_path / "a").mkdir()
     run = Run(tmp_path / "a", load_recipe())

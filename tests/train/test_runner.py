@@ -367,13 +367,15 @@ def test_damaged_checkpoint_is_skipped(recipe, tmp_path, whole, monkeypatch):
     assert run.weights.read_bytes() == whole.weights.read_bytes()
 
 
-def test_two_processes_follow_one(recipe, tmp_path):
+def test_two_processes_follow_one(recipe, tmp_path, capfd):
     one, two = (fit(recipe(f"trainer.devices={count}", "trainer.epochs=4"), tmp_path / str(count)) for count in (1, 2))
     # The sums are the same, added in another order: single precision, grown over 12 steps.
     for name in ("train_loss", "val_loss", "lr"):
         assert two.metrics()[name] == pytest.approx(one.metrics()[name], rel=1e-3)
     assert two.metrics()["step"] == one.metrics()["step"]
     assert two.results["test_images"] == 6
+    # No advice of DDP, which writes to the file descriptor.
+    assert "find_unused_parameters" not in capfd.readouterr().err
 
 
 def test_several_processes_need_a_main_guard(recipe, tmp_path, monkeypatch):

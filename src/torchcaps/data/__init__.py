@@ -2,13 +2,17 @@
 
 from torchcaps.data.affine_mnist import load_affine_mnist
 from torchcaps.data.affnist import load_affnist
+from torchcaps.data.arrays import load_arrays
 from torchcaps.data.augment import Augment
 from torchcaps.data.cifar import load_cifar10, load_cifar100
+from torchcaps.data.coil20 import load_coil20
 from torchcaps.data.dataset import Batch, ImageDataset, to_float
 from torchcaps.data.digit_pairs import load_digit_pairs
 from torchcaps.data.digits import load_digits
 from torchcaps.data.download import download_data
+from torchcaps.data.dsprites import load_dsprites
 from torchcaps.data.emnist import load_emnist
+from torchcaps.data.eth80 import load_eth80
 from torchcaps.data.folder import FolderDataset, load_folder
 from torchcaps.data.folder_files import list_images
 from torchcaps.data.folds import assign_folds, load_folds
@@ -23,10 +27,12 @@ from torchcaps.data.readers.image_files import read_image
 from torchcaps.data.registry import DATASETS, SPLITS, DatasetEntry, list_data, load_data, register_data
 from torchcaps.data.sharded import ShardedDataset, load_shards
 from torchcaps.data.smallnorb import load_smallnorb
+from torchcaps.data.sst2 import load_sst2
 from torchcaps.data.summary import describe
 from torchcaps.data.svhn import load_svhn
 from torchcaps.data.transforms import CROPS_13, crop, shrink
 from torchcaps.data.translated_mnist import load_translated_mnist
+from torchcaps.data.trec import load_trec
 from torchcaps.data.verify import FileState, verify_data
 
 __all__ = [
@@ -51,12 +57,16 @@ __all__ = [
     "list_images",
     "load_affine_mnist",
     "load_affnist",
+    "load_arrays",
     "load_cifar10",
     "load_cifar100",
+    "load_coil20",
     "load_data",
     "load_digit_pairs",
     "load_digits",
+    "load_dsprites",
     "load_emnist",
+    "load_eth80",
     "load_fashion_mnist",
     "load_folder",
     "load_folds",
@@ -65,8 +75,10 @@ __all__ = [
     "load_multimnist",
     "load_shards",
     "load_smallnorb",
+    "load_sst2",
     "load_svhn",
     "load_translated_mnist",
+    "load_trec",
     "make_shards",
     "read_image",
     "register_data",

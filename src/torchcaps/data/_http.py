@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torchcaps._files import appending, make_folder, move
+from torchcaps._extras import explain_missing
+from torchcaps._files import appending, make_folder, move, naming
 from torchcaps.data.readers._limited_io import CHUNK
 
 # Seconds without a byte before a mirror is tried again, or the next one.
@@ -149,27 +150,18 @@ def _copy(response: Any, file: BinaryIO, total: int, max_bytes: int, progress: P
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let one process in at a time; the lock ends with the process."""
+    """Let one process in at a time; the lock ends with the process, and its file is removed."""
+    with explain_missing():
+        from filelock import FileLock
+
+    lock = FileLock(path)
+    with naming(path):
+        lock.acquire()
     try:
-        import fcntl
-    except ImportError:
         yield
-        return
-    while True:
-        with appending(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # The previous owner has removed the lock file: create a new one.
-            if not _is_at(file, path):
-                continue
-            try:
-                yield
-            finally:
-                path.unlink()
-            return
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+    finally:
+        # While it is locked: a process that waits for the removed file tries again with a new one. An open file cannot
+        # be removed on Windows, where filelock does it.
+        if os.name != "nt":
+            path.unlink()
+        lock.release()

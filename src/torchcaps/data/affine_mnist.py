@@ -65,9 +65,11 @@ class AffineDigits(DigitGenerator):
         digits = chosen.numpy()  # [n, 1, 28, 28]
         chunks = (slice(start, start + _CHUNK) for start in range(0, max(1, len(digits)), _CHUNK))
         mapped = np.concatenate([transform_images(digits[at], degrees[at], slope[at], factor[at]) for at in chunks])
-        images = shift_inside(torch.from_numpy(mapped), random[:, 3:])  # [n, 1, 40, 40]
+        turned = torch.from_numpy(mapped)  # [n, 1, 40, 40]
+        down, right = moves_inside(turned, random[:, 3:])  # [n]
         meta = {"degrees": degrees, "slope": slope, "factor": factor}
-        return Batch(images, labels, None, {name: torch.from_numpy(value) for name, value in meta.items()})
+        known = {name: torch.from_numpy(value) for name, value in meta.items()}
+        return Batch(shift(turned, down, right), labels, None, {**known, "down": down, "right": right})
 
 
 def transform_images(images: np.ndarray, degrees: np.ndarray, slope: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -76,6 +78,15 @@ def transform_images(images: np.ndarray, degrees: np.ndarray, slope: np.ndarray,
     The pixel at offset (x, y) from the centre, y upwards, is that of the image at M^-1 (x, y), where
     M = factor R(degrees) [[1, slope], [0, 1]]. All operations are elementwise, so that a sample has the same bits in
     every batch.
+
+    Args:
+        images: Images, uint8 [n, C, h, w].
+        degrees: Angles [n].
+        slope: Shear [n].
+        factor: Scale [n].
+
+    Returns:
+        Images, uint8 [n, C, 40, 40].
     """
     count, channels, height, width = images.shape
     turns = [math.radians(angle) for angle in degrees.tolist()]
@@ -105,8 +116,8 @@ def transform_images(images: np.ndarray, degrees: np.ndarray, slope: np.ndarray,
     return np.rint(total).astype(np.uint8).reshape(count, channels, SIDE, SIDE)
 
 
-def shift_inside(images: Tensor, random: np.ndarray) -> Tensor:
-    """Shift each image [n, C, H, W] to a random position that keeps its bounding box inside; random is [n, 2]."""
+def moves_inside(images: Tensor, random: np.ndarray) -> list[Tensor]:
+    """Return random moves, down and right [n], that keep the bounding box of each image [n, C, H, W] inside."""
     height, width = images.shape[-2:]
     moves = []
     for axis, size in enumerate((height, width)):
@@ -115,7 +126,7 @@ def shift_inside(images: Tensor, random: np.ndarray) -> Tensor:
         last = size - 1 - lit.flip(1).int().argmax(dim=1)  # [n]
         free = first + size - 1 - last  # [n], free pixels before and after
         moves.append(to_integers(random[:, axis], (free + 1).numpy()) - first)  # [n]
-    return shift(images, *moves)
+    return moves
 
 
 DATASETS.add(

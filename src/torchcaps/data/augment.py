@@ -93,7 +93,8 @@ class Augment:
         Raises:
             ShapeError: If the images are not floats [B, C, H, W], or smaller than `crop`.
         """
-        _check_images(images)
+        if self._leaves(images):
+            return images
         draw = _Draw(len(images), images, generator)
         if self.rotate or self.scale or self.shear or self.elastic:
             angle, factor = draw.floats(math.radians(self.rotate)), 1 + draw.floats(self.scale)
@@ -138,10 +139,19 @@ class Augment:
         Returns:
             The images, cropped if `crop` is set.
         """
-        _check_images(images)
+        if self._leaves(images):
+            return images
         return transforms.crop(images, self.crop) if self.crop else images
 
-    def output_shape(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    def _leaves(self, images: Tensor) -> bool:
+        """Return whether images are not changed because they are signals or volumes; else check them."""
+        plain = self == Augment(mixup=self.mixup)
+        if plain and images.is_floating_point() and images.dim() in (3, 5):
+            return True
+        _check_images(images)
+        return False
+
+    def output_shape(self, image_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the augmented images.
 
         Args:
@@ -200,4 +210,5 @@ def _check_range(name: str, value: float, limit: float) -> None:
 
 def _check_images(images: Tensor) -> None:
     if images.dim() != 4 or not images.is_floating_point():
-        raise ShapeError(f"images: expected floats [B, C, H, W], got {images.dtype} {tuple(images.shape)}")
+        hint = " (signals and volumes have no augmentation but mixup)" if images.dim() in (3, 5) else ""
+        raise ShapeError(f"images: expected floats [B, C, H, W], got {images.dtype} {tuple(images.shape)}{hint}")

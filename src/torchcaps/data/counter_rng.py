@@ -19,9 +19,18 @@ def scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def uniforms(key: int, numbers: NDArray[np.int64], count: int) -> NDArray[np.float64]:
     """Return `count` uniform numbers in [0, 1) for each sample number, [n, count], of the stream `key`.
 
-    >>> rows = uniforms(7, np.array([0, 1, 2]), 4)
-    >>> bool((rows[2] == uniforms(7, np.array([2]), 4)[0]).all())
-    True
+    Args:
+        key: Number of the stream.
+        numbers: Numbers of the samples [n].
+        count: Random numbers per sample.
+
+    Returns:
+        Random numbers [n, count].
+
+    Example:
+        >>> rows = uniforms(7, np.array([0, 1, 2]), 4)
+        >>> bool((rows[2] == uniforms(7, np.array([2]), 4)[0]).all())
+        True
     """
     counters = numbers.astype(np.uint64)[:, None] * np.uint64(count) + np.arange(1, count + 1, dtype=np.uint64)
     bits = scramble(counters * _STEP + np.uint64(key % 2**64))  # [n, count]
@@ -33,8 +42,17 @@ def permuted(key: int, numbers: NDArray[np.int64], size: int) -> NDArray[np.int6
 
     A Feistel network permutes the next even power of two; results beyond `size` are permuted again.
 
-    >>> sorted(permuted(3, np.arange(10), 10).tolist())
-    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    Args:
+        key: Number of the permutation.
+        numbers: Numbers from 0 to size - 1 [n].
+        size: Size of the permuted range.
+
+    Returns:
+        The permuted numbers [n].
+
+    Example:
+        >>> sorted(permuted(3, np.arange(10), 10).tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     half = np.uint64(max(1, (max(1, size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)

@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     """Images of a data set with everything that is known about them.
 
     Attributes:
-        images: Pixels, uint8 [B, C, H, W].
+        images: Pixels, uint8 [B, C, H, W]; signals are float32 [B, C, T], volumes uint8 [B, C, D, H, W].
         labels: Class indices, int64 [B], or [B, 2] for images of two objects.
         sources: For images of two objects, each object alone, uint8 [B, 2, C, H, W]; else None.
         meta: Further values per image, each [B].
@@ -88,8 +88,8 @@ class ImageDataset(Dataset[Sample], ABC):
 
     @property
     @abstractmethod
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image; (channels, length) of a signal, three sides of a volume."""
 
     @property
     @abstractmethod
@@ -310,21 +310,23 @@ def to_float(images: Tensor) -> Tensor:
     """Convert bytes to float32 in [0, 1], the input of models and augmentation.
 
     Args:
-        images: Pixels of any shape, uint8.
+        images: Pixels of any shape, uint8, or signals, float32.
 
     Shape:
         images of any shape; returns float32 of the same shape.
 
     Returns:
-        The pixels divided by 255, float32.
+        The pixels divided by 255, float32; signals are returned as they are.
 
     Raises:
-        ShapeError: If the pixels are not uint8.
+        ShapeError: If the values are neither uint8 nor float32.
 
     Example:
         >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
         tensor([0., 1.])
     """
+    if images.dtype == torch.float32:
+        return images
     if images.dtype != torch.uint8:
-        raise ShapeError(f"images: expected uint8, got {images.dtype} (already floats?)")
+        raise ShapeError(f"images: expected uint8 or float32, got {images.dtype}")
     return images.to(torch.float32).div_(255)

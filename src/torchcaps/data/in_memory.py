@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps.data.dataset import Batch, ImageDataset
 from torchcaps.data.transforms import crop
-from torchcaps.errors import DataError, ShapeError
+from torchcaps.errors import ConfigError, DataError, ShapeError
 
 
 class InMemoryDataset(ImageDataset):
@@ -20,7 +20,7 @@ class InMemoryDataset(ImageDataset):
     Args:
         name: Name of the data set.
         split: Name of the split.
-        images: Pixels, uint8 [N, C, H, W].
+        images: Pixels, uint8 [N, C, H, W] or, of volumes, [N, C, D, H, W]; signals, float32 [N, C, T].
         labels: Class indices, int64 [N].
         class_names: Name of each class, in the order of the class indices.
         origin: Where the images come from, for reports.
@@ -61,28 +61,37 @@ class InMemoryDataset(ImageDataset):
         class_names: Sequence[str] | None = None,
         name: str = "arrays",
         split: str = "train",
+        rank: int = 2,
     ) -> InMemoryDataset:
         """Make a data set from arrays, tensors or lists.
 
         Args:
-            images: Pixels [N, H, W] or [N, C, H, W], bytes or floats in [0, 1]; floats are rounded to bytes.
+            images: Pixels [N, H, W] or [N, C, H, W], bytes or floats in [0, 1]; floats are rounded to bytes. With
+                `rank=1` signals [N, T] or [N, C, T], finite numbers that are kept as they are: standardise them. With
+                `rank=3` volumes [N, D, H, W] or [N, C, D, H, W], as images.
             labels: Class indices [N].
             class_names: Name of each class; the default is the class index.
             name: Name of the data set.
             split: Name of the split.
+            rank: 1 for signals, 2 for images, 3 for volumes.
 
         Returns:
             The data set, with a copy of the images.
 
         Raises:
             ShapeError: If the shape of images or labels differs.
-            DataError: If floats leave [0, 1], or a label is not a class index.
+            ConfigError: If `rank` is unknown.
+            DataError: If floats leave [0, 1], signals are not finite or empty, or a label is not a class index.
 
         Example:
             >>> InMemoryDataset.from_arrays(torch.rand(2, 3, 8, 8), [1, 0], class_names=["cat", "dog"]).class_names
             ('cat', 'dog')
+            >>> InMemoryDataset.from_arrays(torch.randn(2, 3, 100), [1, 0], rank=1).image_shape
+            (3, 100)
         """
-        pixels = _to_bytes(np.asarray(images))  # [N, C, H, W]
+        if rank not in (1, 2, 3):
+            raise ConfigError(f"rank: expected 1 for signals, 2 for images or 3 for volumes, got {rank!r}")
+        pixels = (_signals if rank == 1 else _to_bytes)(_with_channels(np.asarray(images), rank))  # [N, C, H, W]
         indices = np.asarray(labels)  # [N]
         if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise ShapeError(f"labels: expected integers [N], got {indices.dtype} {indices.shape}")
@@ -149,10 +158,9 @@ class InMemoryDataset(ImageDataset):
         return self._meta
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
-        channels, height, width = self._images.shape[1:]
-        return channels, height, width
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image; (channels, length) of a signal, three sides of a volume."""
+        return tuple(self._images.shape[1:])
 
     @property
     def in_memory(self) -> bool:
@@ -176,13 +184,16 @@ class InMemoryDataset(ImageDataset):
 
     def cropped(self, size: int) -> Self:
         """Return the data set with every image cropped to its centre, size x size."""
+        if self._images.dim() != 4:
+            raise ShapeError(f"size: expected images to crop, got {self.image_shape} ('{self.name}')")
         return self._copied(_images=crop(self._images, size))
 
     def _check(self) -> None:
         images, labels = self._images, self._labels
-        if images.dim() != 4 or images.dtype != torch.uint8:
+        if images.dim() not in (3, 4, 5) or images.dtype != (torch.float32 if images.dim() == 3 else torch.uint8):
             raise ShapeError(
-                f"images: expected uint8 [N, C, H, W], got {images.dtype} {tuple(images.shape)} ('{self.name}')"
+                f"images: expected uint8 [N, C, H, W], or float32 [N, C, T] of signals, got {images.dtype} "
+                f"{tuple(images.shape)} ('{self.name}')"
             )
         if labels.dim() != 1 or labels.dtype != torch.int64:
             raise ShapeError(f"labels: expected int64 [N], got {labels.dtype} {tuple(labels.shape)} ('{self.name}')")
@@ -198,13 +209,36 @@ class InMemoryDataset(ImageDataset):
                 raise DataError(f"meta '{name}': expected {len(images)} values, got {len(values)}")
 
 
-def _to_bytes(images: np.ndarray) -> np.ndarray:
-    """Return images as a contiguous copy, uint8 [N, C, H, W]."""
-    if images.ndim == 3:
+def _with_channels(images: np.ndarray, rank: int) -> np.ndarray:
+    """Return samples with an axis of channels, [N, C, H, W]."""
+    if images.ndim == rank + 1:
         images = images[:, None]  # [N, 1, H, W]
-    if images.ndim != 4:
-        raise ShapeError(f"images: expected [N, H, W] or [N, C, H, W], got {images.shape} ({images.ndim} axes)")
-    if images.shape[3] in (1, 3) and images.shape[1] not in (1, 2, 3):
+    if images.ndim != rank + 2:
+        sides = {1: "T", 2: "H, W", 3: "D, H, W"}[rank]
+        raise ShapeError(f"images: expected [N, {sides}] or [N, C, {sides}], got {images.shape} ({images.ndim} axes)")
+    return images
+
+
+def _signals(values: np.ndarray) -> np.ndarray:
+    """Return signals as a contiguous copy, float32 [N, C, T]."""
+    if values.dtype.kind not in "iuf":
+        raise DataError(f"images: expected signals of numbers, got {values.dtype}")
+    if not values.shape[2] or not values.shape[1]:
+        raise ShapeError(f"images: expected signals of at least one value, got {values.shape}")
+    with np.errstate(over="ignore"):
+        signals = values.astype(np.float32)
+    if not np.isfinite(signals).all():
+        sample, channel, time = np.argwhere(~np.isfinite(signals))[0].tolist()
+        raise DataError(
+            f"images: expected finite signals, got {values[sample, channel, time]} in signal {sample}, channel "
+            f"{channel}, time {time}"
+        )
+    return np.ascontiguousarray(signals)
+
+
+def _to_bytes(images: np.ndarray) -> np.ndarray:
+    """Return images or volumes as a contiguous copy, uint8 [N, C, H, W]."""
+    if images.ndim == 4 and images.shape[3] in (1, 3) and images.shape[1] not in (1, 2, 3):
         raise ShapeError(
             f"images: expected [N, C, H, W], got {images.shape} (channels last; use images.transpose(0, 3, 1, 2))"
         )

@@ -137,6 +137,14 @@ def read_idx_pair(source: IdxSet, subset: str, folders: Sequence[Path] | None = 
     """Read the `train` or `test` files: images uint8 [N, H, W], labels uint8 [N], and their folder.
 
     Without `folders` the files are searched in the data folders, and downloaded if they are missing.
+
+    Args:
+        source: Names and checksums of the files.
+        subset: `train` or `test`.
+        folders: Folders to search.
+
+    Returns:
+        Images, labels and folder.
     """
     tensors, path = [], Path()
     for file in source.test if subset == "test" else source.train:
@@ -151,7 +159,13 @@ def read_idx_pair(source: IdxSet, subset: str, folders: Sequence[Path] | None = 
 
 
 def check_counts(path: Path, images: Tensor, labels: Tensor) -> None:
-    """Raise a DataError unless there is one label per image; `path` is the file of the labels."""
+    """Raise a DataError unless there is one label per image; `path` is the file of the labels.
+
+    Args:
+        path: File of the labels.
+        images: Images [N, ...].
+        labels: Labels [N].
+    """
     if len(images) != len(labels):
         raise DataError(
             f"{path}: expected {len(images)} labels, one per image, got {len(labels)}; download both files again"
@@ -159,7 +173,16 @@ def check_counts(path: Path, images: Tensor, labels: Tensor) -> None:
 
 
 def load_idx_set(source: IdxSet, split: str, val_size: int) -> ImageDataset:
-    """Load one split of a data set of four idx files."""
+    """Load one split of a data set of four idx files.
+
+    Args:
+        source: Names and checksums of the files.
+        split: Name of the split.
+        val_size: Images that are held out for validation.
+
+    Returns:
+        The split.
+    """
     images, labels, origin = read_idx_pair(source, "test" if split == "test" else "train")
     labels = labels.to(torch.int64)  # [N]
     indices = split_indices(labels, split, val_size, len(source.class_names), _SEED)

@@ -33,10 +33,14 @@ def describe(data: ImageDataset) -> dict[str, Any]:
     for batch in sample.batches(1024):
         counts += torch.bincount(batch.labels.flatten(), minlength=data.num_classes)
         # Counting bytes needs no copy of the images as floats.
-        histogram += torch.bincount(batch.images.flatten(), minlength=256)
+        if batch.images.dtype == torch.uint8:
+            histogram += torch.bincount(batch.images.flatten(), minlength=256)
     values = histogram.nonzero().flatten().tolist() or [0]
     total = max(1, int(histogram.sum()))
-    mean = float((histogram * torch.arange(256)).sum() / total)
+    pixels = [values[0], values[-1], float((histogram * torch.arange(256)).sum() / total)]
+    if len(sample) and sample.batch([0]).images.is_floating_point():
+        signals = sample.images
+        pixels = [float(signals.min()), float(signals.max()), float(signals.mean())]
     return {
         "name": data.name,
         "split": data.split,
@@ -45,7 +49,7 @@ def describe(data: ImageDataset) -> dict[str, Any]:
         "image_shape": list(data.image_shape),
         "counted": len(sample),
         "classes": dict(zip(data.class_names, counts.tolist(), strict=True)),
-        "pixels": {"min": values[0], "max": values[-1], "mean": round(mean, 2)},
+        "pixels": {"min": pixels[0], "max": pixels[1], "mean": round(pixels[2], 2)},
         "meta": {name: sorted(values.unique().tolist()) for name, values in sample.meta.items()},
         "megabytes": round(data.nbytes / 1e6, 1),
     }

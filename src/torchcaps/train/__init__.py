@@ -10,6 +10,7 @@ from torchcaps._extras import explain_missing
 if TYPE_CHECKING:
     from torchcaps.train._cluster import is_first_process
     from torchcaps.train._runner import fit, resume
+    from torchcaps.train.array_recipe import choose_array_recipe
     from torchcaps.train.context import RunContext
     from torchcaps.train.folder_recipe import FolderRecipe, choose_recipe
     from torchcaps.train.loading import Prediction, load_model, load_run, name_predictions, predict_images
@@ -27,6 +28,7 @@ _NAMES = {
     "Recipe": "recipe",
     "Run": "run",
     "RunContext": "context",
+    "choose_array_recipe": "array_recipe",
     "choose_recipe": "folder_recipe",
     "find_lr": "lr_finder",
     "fit": "_runner",
@@ -50,6 +52,7 @@ __all__ = [
     "Recipe",
     "Run",
     "RunContext",
+    "choose_array_recipe",
     "choose_recipe",
     "find_lr",
     "fit",

@@ -1,9 +1,11 @@
-"""The processes of one run: started by torchrun, by SLURM, or by the run itself; found and joined in one way."""
+"""The processes of one run: started by torchrun, SLURM, MPI, or the run itself; found and joined in one way."""
 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
+import re
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -13,11 +15,12 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.mpi import MPIEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from torch import distributed
 
-from torchcaps.errors import ConfigError, ProcessError
+from torchcaps.errors import ConfigError, MissingPackageError, ProcessError
 from torchcaps.train.recipe import TrainerRecipe
 
 
@@ -159,23 +162,26 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def launched() -> Group | None:
-    """Return the processes that torchrun or srun started.
+    """Return the processes that torchrun, srun or mpirun started.
 
     Returns:
         The group, not yet connected; None if this process was started alone.
 
     Raises:
-        ConfigError: If hosts have different numbers of processes, or SLURM was not given that number.
+        ConfigError: If hosts have different numbers of processes.
     """
     if TorchElasticEnvironment.detect():
         world, local = int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         environment: ClusterEnvironment = TorchElasticEnvironment()
         nodes = max(1, world // local)
+    elif (sizes := _mpi_sizes()) is not None:
+        world, local = sizes
+        environment, nodes = _mpi_environment(), max(1, world // local)
     # In a job script without srun there is one task, and nothing to join.
     elif int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ and SLURMEnvironment.detect():
         world, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", 1))
-        if "SLURM_NTASKS_PER_NODE" not in os.environ:
-            raise ConfigError(f"--ntasks-per-node: expected a number of tasks for SLURM, got --ntasks={world} alone")
+        # srun -n alone does not set what Lightning reads.
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(_tasks_per_node(world, nodes)))
         # Lightning's own way to put a job back into the queue has checkpoints of its own; `requeue` uses ours.
         environment = SLURMEnvironment(auto_requeue=False)
     else:
@@ -183,6 +189,35 @@ def launched() -> Group | None:
     if world % nodes:
         raise ConfigError(f"trainer.devices: expected as many processes on each of {nodes} hosts, got {world} in all")
     return Group(environment, nodes, world // nodes)
+
+
+def _tasks_per_node(world: int, nodes: int) -> int:
+    """Return the number of SLURM's tasks on each node."""
+    text = os.environ.get("SLURM_STEP_TASKS_PER_NODE", os.environ.get("SLURM_TASKS_PER_NODE", str(world // nodes)))
+    # 4(x2) stands for 4,4.
+    counts = {int(part) for part in re.findall(r"(\d+)(?:\(x\d+\))?", text)}
+    if len(counts) != 1:
+        raise ConfigError(f"--ntasks-per-node: expected as many tasks on each node, got {text} (set it for srun)")
+    return counts.pop()
+
+
+def _mpi_sizes() -> tuple[int, int] | None:
+    """Return the number of processes that mpirun started, in all and on this host; None if it started none or one."""
+    names = [("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")]
+    # srun sets these too.
+    if "SLURM_PROCID" not in os.environ:
+        names.append(("PMI_SIZE", "MPI_LOCALNRANKS"))
+    for of_all, of_host in names:
+        world = int(os.environ.get(of_all, 1))
+        if world > 1:
+            return world, int(os.environ.get(of_host, world))
+    return None
+
+
+def _mpi_environment() -> ClusterEnvironment:
+    if importlib.util.find_spec("mpi4py") is None:
+        raise MissingPackageError("mpi4py: expected an installed package under mpirun, got none (pip install mpi4py)")
+    return MPIEnvironment()
 
 
 def is_first_process() -> bool:

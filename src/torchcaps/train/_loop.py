@@ -291,8 +291,12 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", "You defined a `validation_step` but have no", UserWarning)
             # Metrics are logged once per epoch.
             warnings.filterwarnings("ignore", "The number of training batches", UserWarning)
+            # A run of one process is a choice, too.
+            warnings.filterwarnings("ignore", "The `srun` command is available", UserWarning)
             warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
             warnings.filterwarnings("ignore", "find_unused_parameters=True was specified", UserWarning)
+            # Models do not change the parents of a layer in place.
+            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

@@ -70,7 +70,7 @@ def _is_extension(value: Any) -> bool:
 _FINISHED = ("image_shape", "num_classes", "num_labels", "class_names", "parameters", "seconds", "results")
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: value in STATUSES,
-    "image_shape": lambda value: _list_of(lambda side: _is_count(side, 1, MAX_SIDE))(value) and len(value) == 3,
+    "image_shape": lambda value: _list_of(lambda side: _is_count(side, 1, MAX_SIDE))(value) and len(value) in (2, 3, 4),
     "num_classes": lambda value: _is_count(value, 1, MAX_CLASSES),
     "num_labels": lambda value: _is_count(value, 1, MAX_CLASSES),
     "class_names": _list_of(_is_text),

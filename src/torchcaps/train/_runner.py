@@ -394,7 +394,7 @@ def _check_alone(recipe: Recipe) -> None:
     """Raise ConfigError if a recipe needs processes that this one cannot start."""
     if recipe.trainer.nodes > 1:
         hosts = recipe.trainer.nodes
-        raise ConfigError(f"trainer.nodes: expected torchrun or srun on each of {hosts} hosts, got neither")
+        raise ConfigError(f"trainer.nodes: expected torchrun, srun or mpirun for {hosts} hosts, got none")
     # Each new process imports the script that started it, and would start the run again.
     if recipe.trainer.devices > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError(

@@ -14,8 +14,11 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor
 
+from torchcaps.errors import ConfigError
+from torchcaps.nn import CapsLinear, Router, shard_parents
+from torchcaps.nn.shards import why_not_sharded
 from torchcaps.train._cluster import Group
 from torchcaps.train.recipe import TrainerRecipe
 
@@ -79,24 +82,31 @@ def _named(state: dict[str, Any], optimizer: Any, model: nn.Module) -> dict[str,
 def shard_model(model: nn.Module, mesh: Any) -> None:
     """Distribute the weights of a model over processes: each layer with parameters alone, then the rest.
 
-    The weight [I, J, P, D] of a dense capsule layer is divided over its parents J, if their number is a multiple of
-    that of the processes; other weights over their first axis.
+    The parents of dense capsule layers are divided, and compute where they are (`nn.shard_parents`), if their number is
+    a multiple of that of the processes and the routing allows it. Other weights are divided over their first axis, and
+    gathered while their layer computes.
 
     Args:
         model: The model.
         mesh: The processes.
+
+    Raises:
+        ConfigError: If a parameter is a single number, as the learned background of EM routing is.
     """
-    from torchcaps.nn import CapsLinear
-
-    parents = {id(layer.weight) for layer in model.modules() if isinstance(layer, CapsLinear)}
-
-    def placement(parameter: nn.Parameter) -> Shard:
-        return Shard(1 if id(parameter) in parents and parameter.shape[1] % mesh.size() == 0 else 0)
-
-    for layer in model.modules():
-        if layer is not model and any(True for _ in layer.parameters(recurse=False)):
-            fully_shard(layer, mesh=mesh, shard_placement_fn=placement)
-    fully_shard(model, mesh=mesh, shard_placement_fn=placement)
+    for name, parameter in model.named_parameters():
+        if not parameter.dim():
+            raise ConfigError(f"trainer.strategy: expected 'ddp' for a parameter of one number, got 'fsdp2' ({name})")
+    layers = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
+    divided: set[nn.Parameter] = set()
+    for layer in layers:
+        if isinstance(layer, CapsLinear) and why_not_sharded(layer, mesh) is None:
+            shard_parents(layer, mesh)
+            divided |= {parameter for parameter in layer.parameters() if isinstance(parameter, DTensor)}
+    # Inner layers first. The parameters of a router belong to the layer that reads them.
+    for layer in reversed(layers):
+        if layer is not model and not isinstance(layer, Router) and set(layer.parameters()) - divided:
+            fully_shard(layer, mesh=mesh, ignored_params=divided)
+    fully_shard(model, mesh=mesh, ignored_params=divided)
 
 
 def full_state(model: nn.Module) -> dict[str, Tensor]:

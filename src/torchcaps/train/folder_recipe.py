@@ -100,7 +100,7 @@ def choose_recipe(path: str | Path, overrides: Sequence[str] = (), *, base: str 
     chosen = _choices(scanned, root, recipe, keys, MIN_EPOCHS if base == RECIPE else recipe.trainer.epochs)
     if base != RECIPE:
         chosen = [choice for choice in chosen if choice.key in _STEP_KEYS]
-    choices = tuple(choice for choice in chosen if not _is_given(choice.key, keys))
+    choices = tuple(choice for choice in chosen if not is_given(choice.key, keys))
     texts = [f"{choice.key}={dump_value(choice.value)}" for choice in choices]
     return FolderRecipe(load_recipe(base, [*reset, *texts, *given]), _found(scanned), choices)
 
@@ -121,7 +121,7 @@ def dump_value(value: Any) -> str:
     return dump({"x": [value]})[len("x = [") : -1]
 
 
-def _is_given(key: str, given: Sequence[str]) -> bool:
+def is_given(key: str, given: Sequence[str]) -> bool:
     """Return whether the user gave this value, a table that holds it, or a part of it."""
     if "model.name" in given and key.startswith("model."):
         return True
@@ -162,14 +162,14 @@ def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[s
     channels, height, width = scanned.image_shape(options.get("image_size"), options.get("channels"))
     counts = [len(files) for files in scanned.splits["train"].values()]
     train = sum(counts)
-    batch = recipe.data.batch_size if "data.batch_size" in own else _batch_size(train)
+    batch = recipe.data.batch_size if "data.batch_size" in own else batch_size_for(train)
     steps = max(1, train // batch)
-    epochs = recipe.trainer.epochs if "trainer.epochs" in own else _epochs(steps, least_epochs)
+    epochs = recipe.trainer.epochs if "trainer.epochs" in own else epochs_for(steps, least_epochs)
     megabytes = scanned.count * channels * height * width / 1e6
     chosen = [
         Choice("name", plain_name(root.absolute().name), "the name of the folder"),
         *_size_choices(scanned, (channels, height, width)),
-        *_model_choices(train, min(height, width)),
+        *model_choices(train, min(height, width)),
         Choice("data.batch_size", batch, f"{train:,} images for training give {steps:,} steps per epoch"),
         Choice("trainer.epochs", epochs, f"{epochs * steps:,} steps in total"),
         Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run"),
@@ -178,7 +178,7 @@ def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[s
         Choice("optim.name", "adamw", "with weight decay against overfitting"),
         Choice("optim.weight_decay", 0.02, "the same"),
         Choice("optim.lr", 0.002, "for AdamW and a network from scratch"),
-        *_augment_choices(channels),
+        *augment_choices(channels),
     ]
     ratio = max(counts) / min(counts)
     if ratio >= UNBALANCED:
@@ -202,7 +202,8 @@ def _size_choices(scanned: ScannedFolder, shape: tuple[int, int, int]) -> list[C
     return [Choice("data.options.image_size", [height, width], why), Choice("data.options.channels", channels, colour)]
 
 
-def _model_choices(train: int, side: int) -> list[Choice]:
+def model_choices(train: int, side: int) -> list[Choice]:
+    """Return the network for a number of training images of a smaller side, with reasons."""
     backbone = "resnet8" if train < 20_000 else "resnet14"
     if side >= 128 and train >= 5_000:
         backbone = "resnet10"
@@ -214,16 +215,18 @@ def _model_choices(train: int, side: int) -> list[Choice]:
     ]
 
 
-def _batch_size(train: int) -> int:
+def batch_size_for(train: int) -> int:
     """Return a power of two from 8 to 64 with about 25 steps per epoch where images are few."""
     return min(64, max(8, 2 ** int(math.log2(max(8, train / 24)))))
 
 
-def _epochs(steps: int, least: int = MIN_EPOCHS) -> int:
+def epochs_for(steps: int, least: int = MIN_EPOCHS) -> int:
+    """Return a number of epochs of a given number of steps."""
     return max(least, min(MAX_EPOCHS, math.ceil(STEPS / steps)))
 
 
-def _augment_choices(channels: int) -> list[Choice]:
+def augment_choices(channels: int) -> list[Choice]:
+    """Return the augmentation of grey or colour images, with reasons."""
     colours = "colour images"
     chosen = [
         Choice("data.augment.shift", 0, "resized crops shift images too"),

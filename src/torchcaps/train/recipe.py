@@ -121,7 +121,7 @@ class TrainerRecipe:
         target_accuracy: Validation accuracy after which the run ends early.
         patience: Number of epochs without a better validation after which the run ends early.
         accelerator: Device type.
-        devices: Number of processes on each host. Under torchrun and srun it is the number that they start.
+        devices: Number of processes on each host. Under torchrun, srun and mpirun it is the number that they start.
         nodes: Number of hosts; more than one needs torchrun or srun.
         strategy: `ddp`, a copy of the weights in each process, or `fsdp2`, which divides them over the processes.
         timeout: Seconds after which a process that waits for another one gives up.

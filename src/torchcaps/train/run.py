@@ -267,12 +267,11 @@ class Run:
         # The weights of the run hold those of the backbone: the file that it started from may be gone.
         options = {name: value for name, value in description.options.items() if name != "weights"}
         description = description._replace(options=options)
-        with checking_options("model.options", options):
-            # At first without memory: the sizes in the files may be too large for any.
-            with torch.device("meta"):
-                check_weights(description.create(), self.weights)
+        # At first without memory: the sizes in the files may be too large for any.
+        with checking_options("model.options", options), torch.device("meta"):
             model = description.create()
-        load_weights(model, self.weights)
+        check_weights(model, self.weights)
+        load_weights(model.to_empty(device="cpu"), self.weights)
         return _check_finite(model).eval()
 
     def _load_unfinished(self) -> ImageModel:
@@ -310,7 +309,7 @@ class Run:
         """
         record, model = self.record, self.recipe.model
         try:
-            channels, height, width = map(int, record["image_shape"])
+            shape = tuple(map(int, record["image_shape"]))
             classes, labels = int(record["num_classes"]), int(record.get("num_labels", 1))
             names = tuple(map(str, record.get("class_names", range(classes))))
             if len(names) != classes:
@@ -322,7 +321,7 @@ class Run:
             ) from None
         # The weights of the run hold those of the backbone: the file that it started from may be gone.
         options = {key: value for key, value in model.options.items() if key != "weights"}
-        return ModelDescription(model.name, options, (channels, height, width), names, labels)
+        return ModelDescription(model.name, options, shape, names, labels)
 
     def predict(self, image: str | Path | Tensor) -> Prediction:
         """Classify one image with the trained model.

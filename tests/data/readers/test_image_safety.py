@@ -169,6 +169,37 @@ def test_budget_serialises_large_images(monkeypatch):
     assert budget.used == 1000
 
 
+def test_images_are_decoded_within_the_budget(tmp_path, monkeypatch):
+    Image.new("L", (10, 10)).save(tmp_path / "image.png")
+    # 24 bytes for each of its 100 pixels, and one of the decoder.
+    monkeypatch.setattr(image_files, "MEMORY", 2600)
+    budget = image_files._Budget()
+    monkeypatch.setattr(image_files, "_BUDGET", budget)
+    budget.acquire(200)
+    reader = threading.Thread(target=read_image, args=(tmp_path / "image.png", (1, 8, 8)))
+    reader.start()
+    reader.join(timeout=0.1)
+    assert reader.is_alive()
+    budget.release(200)
+    reader.join(timeout=20)
+    assert not reader.is_alive()
+    assert budget.used == 0
+
+
+def test_large_image_is_converted_in_strips(tmp_path, monkeypatch):
+    Image.new("RGBA", (200, 300)).save(tmp_path / "image.png")
+    monkeypatch.setattr(image_files, "_WHOLE_PIXELS", 10_000)
+    monkeypatch.setattr(image_files, "_STRIP_PIXELS", 8000)
+    sizes: list[int] = []
+    convert = image_files._plain
+    monkeypatch.setattr(
+        image_files, "_plain", lambda image, *rest: (sizes.append(image.width * image.height), convert(image, *rest))[1]
+    )
+    read_image(tmp_path / "image.png", (3, 8, 8))
+    assert max(sizes) <= 8000
+    assert sum(sizes) == 200 * 300
+
+
 BOMBS = textwrap.dedent(
     """
     import os, re, sys

@@ -34,6 +34,14 @@ def unpack(archive: Path, members: Mapping[str, tuple[str, int]], target: Path) 
 
     A damaged archive, a missing member, and a member outside the archive (absolute path, `..`, link) are a DataError;
     then nothing is written to `target`.
+
+    Args:
+        archive: The zip or tar file.
+        members: Name in `target` and largest size, by path in the archive.
+        target: Folder to extract to.
+
+    Returns:
+        The extracted files.
     """
     with staging_dir(target) as place:
         try:

@@ -21,7 +21,16 @@ MAX_BYTES = 256_000_000
 
 
 def read_idx(path: Path, axes: int, sha256: str | None = None) -> Tensor:
-    """Read an idx file of bytes with a given number of axes; `sha256` is the checksum of the uncompressed content."""
+    """Read an idx file of bytes with a given number of axes; `sha256` is the checksum of the uncompressed content.
+
+    Args:
+        path: The file.
+        axes: Number of axes.
+        sha256: Checksum of the uncompressed content; None for any content.
+
+    Returns:
+        The tensor, uint8.
+    """
     with open_unzipped(path) as file:
         head, body, sizes = _parse(file, axes, str(path))
     if sha256 is not None:
@@ -39,8 +48,17 @@ def read_idx(path: Path, axes: int, sha256: str | None = None) -> Tensor:
 def parse_idx(content: bytes, axes: int, origin: str) -> Tensor:
     """Return the tensor in the content of one idx file; errors name its `origin`.
 
-    >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 5, 7]), 1, "example")
-    tensor([5, 7], dtype=torch.uint8)
+    Args:
+        content: Content of the file.
+        axes: Number of axes.
+        origin: Name of the file in error messages.
+
+    Returns:
+        The tensor, uint8.
+
+    Example:
+        >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 5, 7]), 1, "example")
+        tensor([5, 7], dtype=torch.uint8)
     """
     _, body, sizes = _parse(io.BytesIO(content), axes, origin)
     return torch.frombuffer(body, dtype=torch.uint8).view(sizes)

@@ -57,7 +57,7 @@ _ORIENTATION_TAG = 0x0112
 
 def read_image(
     path: str | Path | bytes,
-    image_shape: tuple[int, int, int],
+    image_shape: tuple[int, ...],
     *,
     invert: bool = False,
     max_pixels: int | None = None,
@@ -86,6 +86,8 @@ def read_image(
     Example:
         >>> read_image("digit.png", (1, 28, 28)).shape  # doctest: +SKIP
     """
+    if len(image_shape) != 3:
+        raise ConfigError(f"image_shape: expected (channels, height, width) for an image file, got {image_shape}")
     channels, height, width = image_shape
     if channels not in (1, 3):
         raise ConfigError(f"image_shape: expected 1 or 3 channels for an image file, got {image_shape}")

@@ -106,6 +106,14 @@ def read_mat(path: Path, names: Collection[str], max_bytes: int) -> dict[str, An
     """Read variables by name, as arrays (a struct as a dict of arrays) of at most `max_bytes` each.
 
     Values keep their stored type: MATLAB stores integers in as few bytes as possible.
+
+    Args:
+        path: The file.
+        names: Names of the variables.
+        max_bytes: Largest number of bytes of a variable.
+
+    Returns:
+        The variables by name.
     """
     try:
         with open_unzipped(path) as file:

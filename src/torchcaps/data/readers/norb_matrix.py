@@ -18,12 +18,32 @@ _MAGIC = {"u1": 0x1E3D4C55, "<i4": 0x1E3D4C54}
 
 
 def read_matrix(path: Path, dtype: str, axes: int) -> np.ndarray:
-    """Read a whole matrix of bytes (`u1`) or integers (`<i4`) from a file that may be gzipped."""
+    """Read a whole matrix of bytes (`u1`) or integers (`<i4`) from a file that may be gzipped.
+
+    Args:
+        path: The file.
+        dtype: Type of the entries, `u1` or `<i4`.
+        axes: Number of axes.
+
+    Returns:
+        The matrix.
+    """
     return np.concatenate(list(matrix_chunks(path, dtype, axes, rows=65536, max_bytes=MAX_WHOLE)))
 
 
 def matrix_chunks(path: Path, dtype: str, axes: int, rows: int, max_bytes: int = MAX_BYTES) -> Iterator[np.ndarray]:
-    """Read a matrix of at most `max_bytes` in chunks of `rows` rows, so that it is never whole in memory."""
+    """Read a matrix of at most `max_bytes` in chunks of `rows` rows, so that it is never whole in memory.
+
+    Args:
+        path: The file.
+        dtype: Type of the entries, `u1` or `<i4`.
+        axes: Number of axes.
+        rows: Rows per chunk.
+        max_bytes: Largest size of the matrix.
+
+    Yields:
+        The next rows.
+    """
     with open_unzipped(path) as file:
         sizes = _header(file, path, dtype, axes)
         total = math.prod(sizes) * np.dtype(dtype).itemsize

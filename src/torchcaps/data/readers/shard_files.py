@@ -102,7 +102,17 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def read_member(path: Path, offset: int, size: int, image_shape: tuple[int, int, int]) -> np.ndarray:
-    """Read one image of a shard, uint8 [C, H, W]."""
+    """Read one image of a shard, uint8 [C, H, W].
+
+    Args:
+        path: The shard.
+        offset: Start of the image file in the shard.
+        size: Bytes of the image file.
+        image_shape: Channels, height and width of the result.
+
+    Returns:
+        The image.
+    """
     channels, height, width = image_shape
     try:
         with open_regular(path) as file:
