@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save_file
 from refusing import refused
 from torchcaps.train import load_recipe
 
+SMALL = ["model.name=cnn_small", "model.options={}", "trainer.epochs=1", "data.epoch_size=64", "optim.warmup=0"]
+
 
 @pytest.fixture
 def copy(run: Path, tmp_path: Path) -> Path:
@@ -79,7 +81,7 @@ def test_names_of_recipes_stay_in_the_folder(name: str, tmp_path: Path, ask, mon
     inside.mkdir()
     monkeypatch.chdir(inside)
     recipe = inside / "theirs.toml"
-    recipe.write_text(load_recipe("digits", ["model.name=cnn_small", "model.options={}"]).to_toml())
+    recipe.write_text(load_recipe("digits", SMALL).to_toml())
     text = recipe.read_text().replace('name = "digits"', f"name = {json.dumps(name)}", 1)
     recipe.write_text(text)
     refused(ask, "train", recipe, about=["name:"])

@@ -44,4 +44,5 @@ def test_matrix_of_backends(ask, ask_json) -> None:
     assert served["uniform", "dense", "mps", "float16"] == "recompute"
     assert ("uniform", "dense", "mps", "float64") not in served
     lines = [line.split() for line in ask("info")[1].splitlines()]
+    assert served["kuramoto", "conv", "mps", "float32"] == "recompute"
     assert any(words[:2] == ["kuramoto", "conv"] and "recompute" in words for words in lines)

@@ -14,6 +14,7 @@ from torchcaps._extras import explain_missing
 from torchcaps._registry import nearest
 from torchcaps.cli import (
     bench,
+    claims,
     compare,
     completion,
     data,
@@ -51,6 +52,7 @@ VERBS: dict[str, Verb] = {
         compare,
         sweep,
         reproduce,
+        claims,
         models,
         routers,
         data,

@@ -109,8 +109,11 @@ def _words(verb: str, args: Namespace) -> list[str]:
     return words
 
 
-def check_channels(verb: str, channels: int) -> None:
+def check_takes_files(verb: str, shape: Sequence[int]) -> None:
     """Raise ConfigError unless a network takes the images of files."""
+    channels = shape[0]
+    if len(shape) != 3:
+        raise ConfigError(f"{verb}: expected a network for images [C, H, W], got one for samples of {tuple(shape)}")
     if channels == 2:
         raise ConfigError(
             f"{verb}: expected a network for single images, got one for stereo pairs (a file holds one image)"

@@ -1,4 +1,4 @@
-"""The recipe of a command: a bundled one, a file, or one that is chosen for a folder of images."""
+"""The recipe of a command: a bundled one, a file, or one that is chosen for a folder of images or a file of arrays."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ def open_recipe(name: str | None, overrides: Sequence[str]) -> tuple[Recipe, Fol
     """Return the recipe of a command.
 
     Args:
-        name: Name or TOML file of a recipe, or a folder of images. Default: digits.
+        name: Name or TOML file of a recipe, a folder of images, or a `.ts`, `.npz` or `.npy` file. Default: digits.
         overrides: Changes to the recipe.
 
     Returns:
-        The recipe, and what was found and chosen if it is for a folder of images.
+        The recipe, and what was found and chosen if it is for a folder of images or a file of arrays.
 
     Raises:
         ConfigError: If the folder is that of a run.
     """
     from torchcaps.train import DEFAULT_RECIPE, choose_recipe, list_recipes, load_recipe
+    from torchcaps.train.array_recipe import choose_array_recipe, is_array_file
     from torchcaps.train.folder_recipe import RECIPE, folder_path
 
+    if name is not None and is_array_file(name):
+        chosen = choose_array_recipe(name, overrides)
+        return chosen.recipe, chosen
     data = [text.partition("=")[2].strip() for text in overrides if text.partition("=")[0].strip() == "data.name"]
     if (data[-1] if data else name) == RECIPE and (name or DEFAULT_RECIPE) in list_recipes():
         chosen = choose_recipe(folder_path(overrides), overrides, base=name or DEFAULT_RECIPE)

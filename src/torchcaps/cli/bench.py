@@ -21,6 +21,12 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all), or scaling")
     parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
     parser.add_argument(
+        "--device",
+        default="cpu",
+        choices=("cpu", "cuda"),
+        help="cuda: measure the Triton kernels of all routings, or of those named, beside the bound of the GPU",
+    )
+    parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {RESULTS}; --quick writes none)"
     )
     parser.add_argument(
@@ -31,6 +37,8 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(args: Namespace, out: Output) -> int:
     from torchcaps.bench import CASES, read_result, render, run_case, summary, write_result
 
+    if args.device != "cpu":
+        return _gpu(args, out)
     if args.names == [SCALING]:
         return _scaling(args, out)
     names = args.names or CASES.names()
@@ -59,6 +67,25 @@ def _run(args: Namespace, out: Output) -> int:
         if folder is not None:
             out.say(f"written to {write_result(result, folder)}")
     out.document({"results": results})
+    return 0
+
+
+def _gpu(args: Namespace, out: Output) -> int:
+    """Measure the Triton kernels."""
+    from torchcaps.bench.gpu import run_gpu, table
+    from torchcaps.bench.run import write_result
+
+    if args.render is not None:
+        raise ConfigError("--device: expected without --render, got both (scripts/make_tables.py writes the tables)")
+    with out.progress(args.device) as progress, out.stdout_kept():
+        result = run_gpu(args.names, device=args.device, quick=args.quick, progress=progress)
+    header, *lines = table(result)
+    out.say(result["title"], style="bold")
+    out.table(header, lines)
+    folder = args.out if args.quick else args.out or RESULTS
+    if folder is not None:
+        out.say(f"written to {write_result(result, folder)}")
+    out.document({"results": [result]})
     return 0
 
 
@@ -94,6 +121,7 @@ VERB = Verb(
     examples=(
         ("torchcaps bench --quick", "a first impression in a minute"),
         ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
+        ("torchcaps bench --device cuda", "the Triton kernels on a GPU, beside the bound that it sets"),
         ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
         ("torchcaps bench scaling", "how time and memory of every router grow, and what ImageNet would cost"),
         ("torchcaps bench scaling --render docs", "its page, docs/scaling.md, from the result"),

@@ -24,7 +24,8 @@ def _configure(parser: ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="RUN key=value",
-        help="a second run to compare with, on the same test images; options of the data set given by --data",
+        help="a second run to compare with, on the same test images or by the same protocol; options of the data set "
+        "given by --data",
     )
     parser.add_argument(
         "--split", default="test", help="train, val, test or train+val; all images of a folder (default: test)"
@@ -45,9 +46,9 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="NAME",
-        help="corruptions; ood (are images of other data sets recognised as such?); faithfulness (of explanations); "
-        "overlap (for a run on multimnist), "
-        "affine (translated_mnist), viewpoints (smallnorb)",
+        help="corruptions; ood (are images of other data sets recognised as such?); pose (what poses tell of images); "
+        "faithfulness (of explanations); overlap (for a run on multimnist), affine "
+        "(translated_mnist), viewpoints (smallnorb); with several runs, beside each other",
     )
 
 
@@ -58,7 +59,7 @@ def _run(args: Namespace, out: Output) -> int:
     from torchcaps.train import Run
 
     others, options = split_words(args.words)
-    if others:
+    if others and args.protocol is None:
         _check_comparison(args, others, options)
         compare_runs(args.run, others[0], out)
         return 0
@@ -68,7 +69,7 @@ def _run(args: Namespace, out: Output) -> int:
             raise ConfigError(
                 "--protocol: expected no other data, split, options or crops, got more arguments (it uses the test set)"
             )
-        run_protocol(run, args.protocol, out)
+        run_protocol([run, *map(Run.open, others)], args.protocol, out)
         return 0
     model = run.context.model
     if args.data is None and options:
@@ -109,7 +110,7 @@ def _run(args: Namespace, out: Output) -> int:
 
 
 def _check_comparison(args: Namespace, others: list[str], options: list[str]) -> None:
-    plain = args.data is None and args.protocol is None and args.split == "test" and args.crops == 1
+    plain = args.data is None and args.split == "test" and args.crops == 1
     if len(others) > 1 or options or not plain or args.diagnostics:
         raise ConfigError(
             "run: expected one run, or two runs and no other argument (both are compared on their test images), got "
@@ -142,9 +143,9 @@ def _other_data(name: str, split: str, options: dict[str, Any], run: Run) -> Ima
     """Load a data set by name, with the image size, channels and classes of the run where it has these options."""
     from torchcaps.data import DATASETS, load_data
 
-    channels, height, width = run.context.model.image_shape
+    channels, *sides = run.context.model.image_shape
     classes = run.record.get("class_names")
-    for option, value in (("image_size", [height, width]), ("channels", channels), ("classes", classes)):
+    for option, value in (("image_size", sides), ("channels", channels), ("classes", classes)):
         if option in DATASETS[name].options:
             options.setdefault(option, value)
     return load_data(name, split, **options)
@@ -172,6 +173,7 @@ VERB = Verb(
         ("torchcaps eval runs/NAME --data folder path=my/test_images --split all", "on other images"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
+        ("torchcaps eval runs/CAPSULES runs/CNN --protocol pose", "do poses tell how an object is seen?"),
     ),
     configure=_configure,
     run=_run,

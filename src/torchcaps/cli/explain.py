@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.cli._opened import OpenedNetwork, check_channels, image_files, open_network
+from torchcaps.cli._opened import OpenedNetwork, check_takes_files, image_files, open_network
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import ConfigError
 
@@ -51,7 +51,7 @@ def _run(args: Namespace, out: Output) -> int:
     opened = open_network("explain", args.run if args.pretrained is None else None, args.pretrained)
     if not any(True for _ in opened.model.parameters()):
         raise ConfigError(f"explain: expected a run or weights, got '{args.run}' (an ONNX file has no gradients)")
-    check_channels("explain", opened.model.image_shape[0])
+    check_takes_files("explain", opened.model.image_shape)
     images = torch.stack([to_float(read_image(file, opened.model.image_shape, invert=args.invert)) for file in files])
     with torch.no_grad():
         activations = opened.model(images).activations  # [B, J]

@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.cli._opened import OpenedNetwork, check_channels, image_files, open_network
+from torchcaps.cli._opened import OpenedNetwork, check_takes_files, image_files, open_network
 from torchcaps.cli._verb import Verb
 from torchcaps.errors import CheckpointError, ConfigError, DataError, WriteError
 
@@ -54,7 +54,7 @@ def _run(args: Namespace, out: Output) -> int:
     images = image_files("predict", args)
     # With --pretrained the first positional argument is an image.
     classifier = open_network("predict", args.run if args.pretrained is None else None, args.pretrained)
-    check_channels("predict", classifier.model.image_shape[0])
+    check_takes_files("predict", classifier.model.image_shape)
     folder = classifier.folder if args.out is None else Path(args.out)
     predictions: list[dict[str, Any]] = []
     bad: list[DataError] = []
@@ -86,15 +86,19 @@ def _run(args: Namespace, out: Output) -> int:
 
 
 def _entry(classifier: OpenedNetwork, path: str, activations: Tensor, scores: dict[str, float]) -> dict[str, Any]:
+    from torchcaps.train import name_predictions
+
     if not activations.isfinite().all():
         raise CheckpointError(f"weights: expected finite activations, got NaN or infinity for '{path}'")
-    values = dict(zip(classifier.class_names, activations.tolist(), strict=True))
-    probabilities = _probabilities(classifier, activations)
-    top = sorted((probabilities or values).items(), key=lambda item: -item[1])[:TOP]
+    (found,) = name_predictions(
+        activations.unsqueeze(0), classifier.class_names, classifier.num_labels, classifier.model.temperature
+    )
+    # Without a temperature the probabilities are not calibrated, and activations say more.
+    probabilities = None if classifier.model.temperature is None else found.probabilities
+    top = sorted((probabilities or found.activations).items(), key=lambda item: -item[1])[:TOP]
     rejected = None if classifier.rejection is None else classifier.rejection.reason(scores)
-    labels = [name for name, _ in top[: classifier.num_labels]]
-    entry = {"image": path, "label": labels[0], "labels": labels, "top": top, "activations": values}
-    return {**entry, "probabilities": probabilities, "rejected": rejected}
+    entry = {"image": path, "label": found.label, "labels": list(found.labels), "top": top}
+    return {**entry, "activations": found.activations, "probabilities": probabilities, "rejected": rejected}
 
 
 def _show(classifier: OpenedNetwork, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
@@ -125,16 +129,6 @@ def _csv(classifier: OpenedNetwork, predictions: list[dict[str, Any]]) -> str:
         activations = (f"{value:.6g}" for value in entry["activations"].values())
         table.writerow([entry["image"], *entry["labels"], *activations])
     return text.getvalue()
-
-
-def _probabilities(classifier: OpenedNetwork, activations: Tensor) -> dict[str, float] | None:
-    """Return the calibrated probability of each class, or None if no temperature was fitted."""
-    from torchcaps.nn import log_probabilities
-
-    temperature = classifier.model.temperature
-    if temperature is None:
-        return None
-    return dict(zip(classifier.class_names, log_probabilities(activations, temperature).exp().tolist(), strict=True))
 
 
 def _predict(

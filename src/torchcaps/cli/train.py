@@ -151,7 +151,7 @@ def _suggest(run: Run, evaluation: Evaluation, out: Output) -> None:
 
     out.say("\ntry next:")
     tries: dict[str, str] = {}
-    if run.context.model.is_classifier:
+    if run.context.model.is_classifier and len(run.context.model.image_shape) == 3:
         tries[f"{program()} predict {run.path} IMAGE"] = "classify an image of your own"
     context = FigureContext(run, evaluation=evaluation)
     if FIGURES["perturbations"].requires(context) is None:

@@ -5,6 +5,7 @@ from torchcaps.evaluation.adversarial import EPSILONS, Robustness, attack, evalu
 from torchcaps.evaluation.calibration import fit_temperature, reliability_bins
 from torchcaps.evaluation.corruptions import CORRUPTIONS, corrupted
 from torchcaps.evaluation.evaluate import Evaluation, evaluate
+from torchcaps.evaluation.factors import FACTORS, Factor, known_factors, with_known_factors
 from torchcaps.evaluation.faithfulness import by_deletion, deletion_curve
 from torchcaps.evaluation.findings import findings
 from torchcaps.evaluation.intervals import bootstrap_weights, percentiles, wilson
@@ -12,10 +13,12 @@ from torchcaps.evaluation.metrics import ClassMetrics, Metric, Metrics, compute_
 from torchcaps.evaluation.ood import by_novelty
 from torchcaps.evaluation.paired import PairedDifference, PairedTest, compare_evaluations, mcnemar
 from torchcaps.evaluation.perturb import OFFSETS, perturb
+from torchcaps.evaluation.pose import by_pose, class_features, equivariance
 from torchcaps.evaluation.predictions import is_correct, predict_labels
-from torchcaps.evaluation.pretrained_data import download_weights, embedded_data, pretrained_data
+from torchcaps.evaluation.pretrained_data import PretrainedRun, download_weights, embedded_data, pretrained_data
 from torchcaps.evaluation.protocols import (
     PROTOCOLS,
+    Curve,
     ProtocolResult,
     ProtocolRow,
     by_corruption,
@@ -24,25 +27,31 @@ from torchcaps.evaluation.protocols import (
 )
 from torchcaps.evaluation.rejection import Rejection, detection, novelty, novelty_of_data
 from torchcaps.evaluation.relevance import PrimaryRelevance, RoutingRelevance, routing_relevance, strongest_children
+from torchcaps.evaluation.ridge import Ridge, fit_ridge
 from torchcaps.evaluation.saliency_maps import SALIENCY, make_explainer, receptive_fields, saliency
 from torchcaps.evaluation.storage import load_evaluation, save_evaluation
 
 __all__ = [
     "CORRUPTIONS",
     "EPSILONS",
+    "FACTORS",
     "OFFSETS",
     "PROTOCOLS",
     "SALIENCY",
     "ClassMetrics",
+    "Curve",
     "Evaluation",
+    "Factor",
     "Metric",
     "Metrics",
     "PairedDifference",
     "PairedTest",
+    "PretrainedRun",
     "PrimaryRelevance",
     "ProtocolResult",
     "ProtocolRow",
     "Rejection",
+    "Ridge",
     "Robustness",
     "RoutingRelevance",
     "attack",
@@ -51,6 +60,8 @@ __all__ = [
     "by_deletion",
     "by_novelty",
     "by_overlap",
+    "by_pose",
+    "class_features",
     "compare_evaluations",
     "compute_metrics",
     "corrupted",
@@ -58,11 +69,14 @@ __all__ = [
     "detection",
     "download_weights",
     "embedded_data",
+    "equivariance",
     "evaluate",
     "evaluate_attack",
     "findings",
+    "fit_ridge",
     "fit_temperature",
     "is_correct",
+    "known_factors",
     "load_evaluation",
     "make_explainer",
     "mcnemar",
@@ -80,4 +94,5 @@ __all__ = [
     "strongest_children",
     "transfer",
     "wilson",
+    "with_known_factors",
 ]

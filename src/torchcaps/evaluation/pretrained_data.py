@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from torchcaps.data import ImageDataset, load_data
 from torchcaps.data.download import download_file
-from torchcaps.models import ModelCard, pretrained_card
+from torchcaps.models import ImageModel, ModelCard, create_model, pretrained_card
 from torchcaps.models.pretrained import CACHE
 
 
@@ -79,3 +81,46 @@ def embedded_data(card: ModelCard) -> ImageDataset | None:
 
 def _cropped(data: ImageDataset, card: ModelCard) -> ImageDataset:
     return data if data.image_shape == card.image_shape else data.cropped(card.image_shape[-1])
+
+
+class PretrainedRun:
+    """Pretrained weights with their data, for protocols: a `TrainedRun`.
+
+    Args:
+        name: Name of the weights, see `list_pretrained`.
+
+    Raises:
+        UnknownNameError: If there are no weights of this name.
+
+    Example:
+        >>> PretrainedRun("mnist_cnn").data_name
+        'mnist'
+    """
+
+    def __init__(self, name: str) -> None:
+        self.card = pretrained_card(name)
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data set."""
+        return self.card.data["name"]
+
+    @property
+    def data_options(self) -> Mapping[str, Any]:
+        """Options of the data set."""
+        return self.card.data["options"]
+
+    def load_model(self) -> ImageModel:
+        """Return the trained network."""
+        return create_model(self.card.model, pretrained=self.card.name)
+
+    def load_data(self, split: str) -> ImageDataset:
+        """Return a split as the network sees it.
+
+        Args:
+            split: `train`, `val` or `test`.
+
+        Returns:
+            The images, cropped as the network needs them.
+        """
+        return _cropped(load_data(self.data_name, split, **self.data_options), self.card)

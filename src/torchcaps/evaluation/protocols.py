@@ -12,6 +12,7 @@ from torchcaps.data import DATASETS, ImageDataset, load_data
 from torchcaps.errors import ConfigError, DataError
 from torchcaps.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from torchcaps.evaluation.evaluate import evaluate
+from torchcaps.evaluation.intervals import Interval
 from torchcaps.models import ImageModel
 from torchcaps.types import Progress
 
@@ -48,12 +49,31 @@ class ProtocolRow:
     Attributes:
         name: What was tested.
         count: Number of images.
-        accuracies: Accuracy in each column.
+        accuracies: Accuracy, or another measure, in each column.
+        intervals: Interval of each, where it was computed.
     """
 
     name: str
     count: int
     accuracies: tuple[float, ...]
+    intervals: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Measures over a quantity.
+
+    Attributes:
+        name: Title of the curve.
+        axis: The quantity, label of the horizontal axis.
+        at: Values of the quantity.
+        lines: Values of each measure, by name.
+    """
+
+    name: str
+    axis: str
+    at: tuple[float, ...]
+    lines: dict[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +88,8 @@ class ProtocolResult:
         columns: Headings of the accuracies.
         rows: The rows.
         column_axis: Quantity that the columns stand for, the horizontal axis of a figure.
+        is_share: Whether the values are shares, shown in per cent.
+        curves: Curves that belong to it.
     """
 
     protocol: str
@@ -77,6 +99,8 @@ class ProtocolResult:
     columns: tuple[str, ...]
     rows: tuple[ProtocolRow, ...]
     column_axis: str = ""
+    is_share: bool = True
+    curves: tuple[Curve, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values for JSON.
@@ -85,8 +109,16 @@ class ProtocolResult:
             A dictionary; the accuracies of a row are keyed by column.
         """
         table = asdict(self)
-        rows = [{**row, "accuracies": dict(zip(self.columns, row["accuracies"], strict=True))} for row in table["rows"]]
-        return {**table, "columns": list(self.columns), "rows": rows}
+        rows = []
+        for row in table["rows"]:
+            intervals = dict(zip(self.columns, map(list, row.pop("intervals")), strict=False))
+            values = dict(zip(self.columns, row["accuracies"], strict=True))
+            rows.append({**row, "accuracies": values, **({"intervals": intervals} if intervals else {})})
+        curves = [
+            {**curve, "at": list(curve["at"]), "lines": {name: list(line) for name, line in curve["lines"].items()}}
+            for curve in table["curves"]
+        ]
+        return {**table, "columns": list(self.columns), "rows": rows, "curves": curves}
 
 
 PROTOCOLS: Registry[Callable[[TrainedRun, Progress], ProtocolResult]] = Registry("protocol")
@@ -244,16 +276,17 @@ def _viewpoints(run: TrainedRun, progress: Progress) -> ProtocolResult:
     return transfer(run.load_model(), splits, protocol="viewpoints", question=question, progress=progress)
 
 
-def affine_digits(source: str) -> ImageDataset:
+def affine_digits(source: str, *, real: bool = True) -> ImageDataset:
     """Return the test digits under affine transformations: affNIST, or generated ones if it is not available.
 
     Args:
         source: Data set whose digits are transformed if affNIST is not available.
+        real: Whether to look for affNIST, whose transformations are not known.
 
     Returns:
         The data set; its name says which one it is.
     """
-    if "affnist" in DATASETS:
+    if real and "affnist" in DATASETS:
         try:
             return load_data("affnist", "test")
         except DataError:

@@ -7,6 +7,7 @@ from torchcaps.experiments.compare import compare
 from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
 from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
+from torchcaps.experiments.lecture_claims import LECTURE_CLAIMS, LectureClaim
 from torchcaps.experiments.metrics import METRICS, Metric, with_direction
 from torchcaps.experiments.recorded import RecordedNetwork, load_recorded, recorded_minutes
 from torchcaps.experiments.repeat import RepeatedRun, Repetition, repeat
@@ -37,8 +38,10 @@ from torchcaps.experiments.space import Dimension, parse_space
 from torchcaps.experiments.statistics import Statistic, format_statistic, summarize
 from torchcaps.experiments.sweep import sweep
 from torchcaps.experiments.sweep_result import Sweep, SweepTrial, sweep_lines
+from torchcaps.experiments.verdicts import Verdict, judge, judge_all
 
 __all__ = [
+    "LECTURE_CLAIMS",
     "METRICS",
     "Claim",
     "ClaimState",
@@ -46,6 +49,7 @@ __all__ = [
     "Comparison",
     "Dimension",
     "FigureFile",
+    "LectureClaim",
     "Metric",
     "NetworkMetrics",
     "NetworkRow",
@@ -66,12 +70,15 @@ __all__ = [
     "Statistic",
     "Sweep",
     "SweepTrial",
+    "Verdict",
     "changes_experiment",
     "compare",
     "compare_lines",
     "compare_markdown",
     "format_machine",
     "format_statistic",
+    "judge",
+    "judge_all",
     "list_reproductions",
     "load_recorded",
     "load_reproduction",

@@ -95,7 +95,16 @@ def compare(
 
 
 def with_router(recipe: Recipe, router: str, seed: int) -> Recipe:
-    """Return the recipe with another router and seed; options that the router does not accept are dropped."""
+    """Return the recipe with another router and seed; options that the router does not accept are dropped.
+
+    Args:
+        recipe: The recipe.
+        router: Name of the router.
+        seed: Seed.
+
+    Returns:
+        The changed recipe.
+    """
     current = recipe.model.options.get("routing", {})
     options = dict(current) if isinstance(current, Mapping) else {}
     accepted = inspect.signature(ROUTERS[router]).parameters
@@ -104,7 +113,16 @@ def with_router(recipe: Recipe, router: str, seed: int) -> Recipe:
 
 
 def with_model(recipe: Recipe, model: str, seed: int) -> Recipe:
-    """Return the recipe with another model and seed; options that the model does not accept are dropped."""
+    """Return the recipe with another model and seed; options that the model does not accept are dropped.
+
+    Args:
+        recipe: The recipe.
+        model: Name of the model.
+        seed: Seed.
+
+    Returns:
+        The changed recipe.
+    """
     accepted = list(inspect.signature(MODELS[model]).parameters)[2:]
     options = {key: value for key, value in recipe.model.options.items() if key in accepted and key != "routing"}
     return replace(recipe, seed=seed, model=replace(recipe.model, name=model, options=options))

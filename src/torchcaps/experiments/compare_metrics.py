@@ -48,6 +48,7 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
     record, ends, used = run.record, run.metrics().get("seconds"), cache.get("memory")
     if not ends:
         raise CheckpointError(f"run: expected the seconds of each epoch, got none in '{run.path / 'metrics.csv'}'")
+    f1 = run.context.evaluate().metrics.values.get("f1_macro")
     return RouterMetrics(
         test_accuracy=run.results["test_accuracy"],
         val_accuracy=run.results["best"].get("val_accuracy"),
@@ -58,6 +59,8 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
         memory_error=used if isinstance(used, str) else None,
         tests={text: cache["tests"][text] for text in tests},
         commit=record["commit"],
+        f1_macro=None if f1 is None else f1.value,
+        f1_interval=None if f1 is None or f1.interval is None else list(f1.interval),
         **routing_metrics(cache["diagnostics"]),
     )
 

@@ -25,6 +25,7 @@ def compare_lines(result: Comparison) -> list[list[str]]:
     optional = [
         (title, cells)
         for title, cells in (
+            ("F1 (macro)", [format_percent(row.f1_macro, 2) for row in result.rows]),
             ("logit change", [format_statistic(row.logit_change, 3) for row in result.rows]),
             ("gradient norm", [format_statistic(row.gradient_norm, 4) for row in result.rows]),
             ("note", [_note(row) for row in result.rows]),

@@ -28,6 +28,8 @@ class RouterMetrics:
         gradient_norm: Norm of the gradient in the class layer.
         tests: Accuracies on other data sets, by name.
         commit: Commit of the source code.
+        f1_macro: Mean F1 of the classes on the test split; None for models that do not classify one object per image.
+        f1_interval: Its 95 % confidence interval.
     """
 
     test_accuracy: float
@@ -44,6 +46,8 @@ class RouterMetrics:
     gradient_norm: float | None = None
     tests: dict[str, float] = field(default_factory=dict)
     commit: str | None = None
+    f1_macro: float | None = None
+    f1_interval: list[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class RouterRow:
         gradient_norm: Norm of the gradient in the class layer.
         tests: Accuracies on other data sets, by name.
         runs: The runs, one per seed.
+        f1_macro: Mean F1 of the classes on the test split.
     """
 
     router: str
@@ -102,6 +107,7 @@ class RouterRow:
     gradient_norm: Statistic | None
     tests: dict[str, Statistic | None]
     runs: list[RouterRun]
+    f1_macro: Statistic | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,7 @@ def summarize_router(router: str, options: dict[str, Any], runs: Sequence[Router
     """
     finished = [run.metrics for run in runs if run.metrics is not None]
     columns = ("test_accuracy", "val_accuracy", "epoch_seconds", "seconds", "entropy", "changed", "dead")
-    columns += ("logit_change", "gradient_norm")
+    columns += ("logit_change", "gradient_norm", "f1_macro")
     tests = list(dict.fromkeys(name for metrics in finished for name in metrics.tests))
     return RouterRow(
         router=router,

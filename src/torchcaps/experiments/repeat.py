@@ -132,7 +132,17 @@ def repeat(
 
 
 def plan_repeats(recipe: Recipe, seeds: int, folds: int | None, groups: str | None) -> list[PlannedRun]:
-    """Return the runs in order: all folds with the first seed, then with the second."""
+    """Return the runs in order: all folds with the first seed, then with the second.
+
+    Args:
+        recipe: The recipe.
+        seeds: Number of seeds, from that of the recipe on.
+        folds: Number of folds; None for the splits of the data set.
+        groups: Groups that stay in one fold; None for none.
+
+    Returns:
+        The runs.
+    """
     every = range(recipe.seed, recipe.seed + seeds)
     if folds is None:
         return [PlannedRun(recipe.name, replace(recipe, seed=seed), f"seed{seed}") for seed in every]
@@ -146,7 +156,17 @@ def plan_repeats(recipe: Recipe, seeds: int, folds: int | None, groups: str | No
 
 
 def on_fold(recipe: Recipe, fold: int, folds: int, groups: str | None) -> DataRecipe:
-    """Return the data of one fold; the folds depend on the seed of the recipe alone."""
+    """Return the data of one fold; the folds depend on the seed of the recipe alone.
+
+    Args:
+        recipe: The recipe.
+        fold: Number of the fold, from 0.
+        folds: Number of folds.
+        groups: Groups that stay in one fold; None for none.
+
+    Returns:
+        The `data` table of a recipe.
+    """
     data = with_absolute_paths(recipe).data
     options: dict[str, Any] = {"source": data.name, "fold": fold, "folds": folds, "seed": recipe.seed}
     if groups is not None:

@@ -89,7 +89,17 @@ def reproduce(
 
 
 def measure_run(run: Run, metric: str, *, remeasure: bool, reporter: Reporter) -> NetworkMetrics:
-    """Return the metrics of a finished run; they are cached in its folder as `metrics-NAME.json`."""
+    """Return the metrics of a finished run; they are cached in its folder as `metrics-NAME.json`.
+
+    Args:
+        run: The finished run.
+        metric: Name of the metric.
+        remeasure: Whether to ignore the stored metrics.
+        reporter: Receives the progress.
+
+    Returns:
+        The metrics.
+    """
     file = run.path / f"metrics-{metric}.json"
     columns: dict[str, float] = {} if remeasure else read_cache(file)
     if not columns or any(type(value) not in (int, float) for value in columns.values()):

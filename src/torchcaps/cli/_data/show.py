@@ -28,6 +28,8 @@ def run(args: Namespace, out: Output) -> int:
     from torchcaps.data import describe, load_data
 
     data = load_data(name, args.split, **read_options(args.words[1:]))
+    if len(data.image_shape) != 3:
+        raise ConfigError(f"data: expected images to show, got samples of {data.image_shape} ('{name}')")
     summary = describe(data)
     sample = data.evenly_spaced(summary["counted"])
     # An image of two objects is shown with the class of the first.

@@ -1,0 +1,149 @@
+"""Verdicts on the claims of the lectures, computed from recorded results."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from torchcaps.errors import DataError
+from torchcaps.experiments.lecture_claims import LECTURE_CLAIMS, Cell, Comparison, LectureClaim
+from torchcaps.experiments.recorded import load_recorded
+
+Judgement = Literal["holds", "holds partly", "does not hold here", "not measured yet"]
+FILE = "recorded_protocols.json"
+_Z = 1.96
+
+
+@dataclass(frozen=True)
+class ComparedNumbers:
+    """The numbers of a comparison.
+
+    Attributes:
+        name: What is compared.
+        first: The number of the network that the claim is about.
+        second: That of the control.
+        gain: How much better the first is, in the same unit; negative if it is worse.
+        margin: A gain above it is not chance of the test images (95 %).
+        runs: Number of runs behind the smaller of both records.
+    """
+
+    name: str
+    first: float
+    second: float
+    gain: float
+    margin: float
+    runs: int
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the first is better by more than the margin."""
+        return self.gain > self.margin
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with what was measured.
+
+    Attributes:
+        claim: The claim.
+        judgement: `holds` if all comparisons are met, `holds partly` if some are, `does not hold here` if none is.
+        numbers: The numbers of its comparisons.
+    """
+
+    claim: LectureClaim
+    judgement: Judgement
+    numbers: tuple[ComparedNumbers, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON.
+
+        Returns:
+            A dictionary.
+        """
+        about = asdict(self.claim)
+        del about["comparisons"]
+        sources = sorted({each.first.source for each in self.claim.comparisons})
+        numbers = [{**asdict(each), "is_met": each.is_met} for each in self.numbers]
+        return {**about, "verdict": self.judgement, "sources": sources, "numbers": numbers}
+
+    @property
+    def summary(self) -> str:
+        """By how much, in one line."""
+        return "; ".join(
+            f"{each.name}: {each.first:.2f} against {each.second:.2f} ({each.gain:+.2f} ± {each.margin:.2f})"
+            for each in self.numbers
+        )
+
+
+def judge(claim: LectureClaim) -> Verdict:
+    """Compute the verdict on a claim.
+
+    Numbers are in per cent, or R2. A difference counts if it exceeds the 95 % interval that follows from the number of
+    test images, or from the recorded intervals. The seed of the training is not part of it unless several were run.
+
+    Args:
+        claim: The claim.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        DataError: If a recorded number that a comparison names does not exist.
+
+    Example:
+        >>> judge(LECTURE_CLAIMS["crowding"]).judgement
+        'not measured yet'
+    """
+    numbers = tuple(_compare(each) for each in claim.comparisons)
+    met = sum(each.is_met for each in numbers)
+    if not numbers:
+        return Verdict(claim, "not measured yet", ())
+    if met == len(numbers):
+        return Verdict(claim, "holds", numbers)
+    return Verdict(claim, "holds partly" if met else "does not hold here", numbers)
+
+
+def judge_all() -> list[Verdict]:
+    """Return the verdicts on all claims.
+
+    Returns:
+        One verdict per claim, in the order of the registry.
+
+    Example:
+        >>> {verdict.claim.name for verdict in judge_all()} >= {"overlap", "affine"}
+        True
+    """
+    return [judge(LECTURE_CLAIMS[name]) for name in LECTURE_CLAIMS]
+
+
+def _compare(comparison: Comparison) -> ComparedNumbers:
+    (first, spread, runs), (second, other, others) = map(_look_up, (comparison.first, comparison.second))
+    if comparison.images:
+        shares = [value / 100 for value in (first, second)]
+        spread, other = (100 * _Z * math.sqrt(share * (1 - share) / comparison.images) for share in shares)
+    gain = second - first if comparison.lower else first - second
+    return ComparedNumbers(comparison.name, first, second, gain, math.hypot(spread, other), min(runs, others))
+
+
+def _look_up(cell: Cell) -> tuple[float, float, int]:
+    """Return a recorded number, half of its interval (0 if there is none), and its number of runs."""
+    kind, _, name = cell.source.rpartition(":")
+    try:
+        if kind == "protocol":
+            row, _, column = cell.column.partition(" / ")
+            rows = _protocols()[name][cell.label]
+            found = next(values for title, values in rows.items() if title.startswith(row))[column]
+            return found["value"], (found["high"] - found["low"]) / 2, 1
+        found = load_recorded()[name][cell.label].columns[cell.column]
+    except (KeyError, StopIteration):
+        raise DataError(f"claims: expected a record of {' / '.join(cell)}, got none") from None
+    return found.mean, 0.0, found.count
+
+
+@cache
+def _protocols() -> dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]:
+    return json.loads((resources.files("torchcaps") / "reproductions" / FILE).read_text("utf-8"))

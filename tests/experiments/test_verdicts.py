@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from torchcaps.cli import main
+from torchcaps.errors import DataError
+from torchcaps.experiments import LECTURE_CLAIMS, judge, judge_all
+from torchcaps.experiments.lecture_claims import Cell, Comparison, LectureClaim
+from torchcaps.experiments.recorded import RecordedNetwork
+from torchcaps.experiments.reproductions import list_reproductions
+from torchcaps.experiments.statistics import Statistic
+
+ROOT = Path(__file__).parents[2]
+
+
+def claim(*pairs: tuple[float, float], images: int = 10_000, lower: bool = False) -> LectureClaim:
+    cells = [(Cell("made", f"a{n}", "x"), Cell("made", f"b{n}", "x")) for n in range(len(pairs))]
+    return LectureClaim("c", "s", "p", "r", "k", tuple(Comparison("n", a, b, images, lower) for a, b in cells))
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch):
+    def write(*pairs: tuple[float, float]) -> None:
+        made = {
+            f"{letter}{n}": RecordedNetwork({"x": Statistic(value, None, 1)}, 1, 1, 1, "")
+            for n, pair in enumerate(pairs)
+            for letter, value in zip("ab", pair, strict=True)
+        }
+        monkeypatch.setattr("torchcaps.experiments.verdicts.load_recorded", lambda: {"made": made})
+
+    return write
+
+
+@pytest.mark.parametrize(("pairs", "verdict"), [
+    ([(95, 90)], "holds"), ([(90.1, 90)], "does not hold here"), ([(80, 90)], "does not hold here"),
+    ([(95, 90), (80, 90)], "holds partly"), ([(95, 90), (96, 90)], "holds"), ([], "not measured yet"),
+])  # fmt: skip
+def test_verdict_follows_from_the_record(record, pairs: list[tuple[float, float]], verdict: str) -> None:
+    record(*pairs)
+    assert judge(claim(*pairs)).judgement == verdict
+
+
+def test_margin_by_hand(record) -> None:
+    record((20.0, 25.0))
+    (numbers,) = judge(claim((20, 25), images=400, lower=True)).numbers
+    assert (numbers.gain, numbers.runs) == (5.0, 1)
+    assert numbers.margin == pytest.approx(196 * math.sqrt(0.2 * 0.8 / 400 + 0.25 * 0.75 / 400))
+    assert not numbers.is_met
+
+
+def test_missing_record(record) -> None:
+    record((20.0, 25.0))
+    with pytest.raises(DataError, match="a1"):
+        judge(claim((1, 2), (1, 2)))
+
+
+@pytest.mark.parametrize("name", list(LECTURE_CLAIMS))
+def test_claim_can_be_judged(name: str) -> None:
+    found = judge(LECTURE_CLAIMS[name])
+    assert found.judgement in ("holds", "holds partly", "does not hold here", "not measured yet")
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["name"] == name
+    for comparison in found.claim.comparisons:
+        kind, _, source = comparison.first.source.rpartition(":")
+        file = f"protocol-{source}.json" if kind else f"reproduce-{source}.json"
+        assert (ROOT / "results" / file).is_file()
+        assert kind or source in list_reproductions()
+    if found.claim.figure:
+        assert (ROOT / "docs" / "images" / found.claim.figure).is_file()
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["verdict"] for each in listed] == [each.judgement for each in judge_all()]
+    assert main(["claims", "affine"]) == 0
+    out = capsys.readouterr().out
+    assert "margin" in out
+    assert "CNN" in out
+    assert main(["claims", "afine"]) == 2
+    assert "'affine'" in capsys.readouterr().err
