@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ import matplotlib
 import torch
 
 from torchcaps import viz
-from torchcaps.bench import read_result, summary
+from torchcaps.bench import gpu, read_result, summary
 from torchcaps.experiments import (
     Comparison,
     NetworkRow,
     ReproductionResult,
+    RouterMetrics,
     compare_markdown,
     format_machine,
     format_statistic,
+    judge_all,
     list_reproductions,
     load_reproduction,
     read_json,
@@ -40,11 +43,23 @@ from torchcaps.ops import list_support
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
-OTHERS = ("compare-", "reproduce-", "chaos", "security", "serving", "faithfulness")
+OTHERS = (
+    "compare-",
+    "images-",
+    "signals-",
+    "reproduce-",
+    "chaos",
+    "security",
+    "serving",
+    "faithfulness",
+    "export",
+    "protocol-",
+)
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
 )
+TRITON = ROOT / "benchmarks" / "results" / "triton.json"
 BENCHMARK = ROOT / "benchmarks" / "results" / "dynamic.json"
 DIGIT_CAPS = {"batch": 128, "children": 1152, "parents": 10, "iters": 3}
 # Rows of the reproductions on the page of results: reproduction, network, column.
@@ -156,6 +171,65 @@ def write_recorded(file: Path = ROOT / "src" / "torchcaps" / "reproductions" / "
     file.write_text(json.dumps(recorded(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def write_recorded_protocols(
+    folder: Path = ROOT / "results",
+    file: Path = ROOT / "src" / "torchcaps" / "reproductions" / "recorded_protocols.json",
+) -> None:
+    """Write the recorded results of protocols into the package, by protocol, network, row and column."""
+    table: dict[str, Any] = {}
+    for source in sorted(folder.glob("protocol-*.json")):
+        networks = table.setdefault(source.stem.removeprefix("protocol-"), {})
+        for label, result in sorted(json.loads(source.read_text()).items()):
+            networks[label] = {row["name"]: protocol_cells(row) for row in result["rows"]}
+    file.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def protocol_cells(row: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return value and interval of each column of a recorded row, to five decimals."""
+    cells = {}
+    for column, value in row["accuracies"].items():
+        low, high = row.get("intervals", {}).get(column, (value, value))
+        cells[column] = {"value": round(value, 5), "low": round(low, 5), "high": round(high, 5)}
+    return cells
+
+
+def claims() -> str:
+    """Return the claims with their verdicts in Markdown."""
+    lines = [
+        "| claim | verdict | capsules against control (gain ± margin) | control | command |",
+        "|---|---|---|---|---|",
+    ]
+    for verdict in judge_all():
+        claim = verdict.claim
+        numbers = verdict.summary.replace("; ", "<br>") or ""
+        command = f"`{claim.recipe}`" if claim.recipe.startswith("torchcaps") else claim.recipe
+        lines.append(f"| {claim.statement} | **{verdict.judgement}** | {numbers} | {claim.control} | {command} |")
+    shown = [verdict.claim for verdict in judge_all() if verdict.claim.figure]
+    return "\n".join([*lines, *(f"\n![{claim.statement}](images/{claim.figure})" for claim in shown)])
+
+
+def measured(protocol: str) -> str:
+    """Return the recorded results of a protocol in Markdown."""
+    table = json.loads((ROOT / "results" / f"protocol-{protocol}.json").read_text())
+    columns = list(dict.fromkeys(column for result in table.values() for column in result["columns"]))
+    lines = [f"| network | row | images | {' | '.join(columns)} |", "|---|---|---:|" + "---:|" * len(columns)]
+    for label, result in sorted(table.items()):
+        for row in result["rows"]:
+            shown = [_number(row, column, result["is_share"]) for column in columns]
+            lines.append(f"| `{label}` | {row['name']} | {row['count']:,} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _number(row: dict[str, Any], column: str, is_share: bool) -> str:
+    value = row["accuracies"].get(column)
+    if value is None:
+        return ""
+    if is_share:
+        return f"{value:.2%}"
+    low, high = row["intervals"][column]
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
 def comparison(folder: Path = ROOT / "results") -> str:
     """Return the comparisons of routers in Markdown, each with its figure."""
     parts = []
@@ -164,6 +238,46 @@ def comparison(folder: Path = ROOT / "results") -> str:
         figure = f"![Accuracy, cost and routing statistics of each router](images/{file.stem}.svg)"
         parts.append(f"## {result.name}\n\n{compare_markdown(result)}\n\n{figure}\n")
     return "\n".join(parts) or "No comparison is recorded yet."
+
+
+def image_sets(folder: Path = ROOT / "results") -> str:
+    """Return the folders of real images in Markdown: each head with accuracy and F1."""
+    return controlled("images", "backbone_linear", "linear", folder) or "No folder of images is recorded yet."
+
+
+def signal_sets(folder: Path = ROOT / "results") -> str:
+    """Return the files of real signals in Markdown: capsules and control with accuracy and F1."""
+    return controlled("signals", "cnn_1d", "`cnn_1d`", folder) or "No file of signals is recorded yet."
+
+
+def controlled(kind: str, control: str, name: str, folder: Path) -> str:
+    """Return comparisons with a control in Markdown; empty if none is recorded."""
+    lines = [
+        f"| {kind} | head | parameters | accuracy % | F1 (macro) % | F1 of each run, 95 % interval |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for file in sorted(folder.glob(f"{kind}-*.json")):
+        result = read_json(Comparison, file)
+        for row in result.rows:
+            head = name if row.router == control else f"capsules, `{row.router}`"
+            cells = [
+                result.name,
+                head,
+                f"{row.parameters:,}" if row.parameters else "",
+                format_statistic(row.test_accuracy, 1, 100),
+                format_statistic(row.f1_macro, 1, 100),
+                "; ".join(interval(run.metrics) for run in row.runs if run.metrics is not None),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def interval(metrics: RouterMetrics) -> str:
+    """Return the F1 of a run with its interval, in per cent."""
+    if metrics.f1_macro is None or metrics.f1_interval is None:
+        return ""
+    low, high = metrics.f1_interval
+    return f"{100 * metrics.f1_macro:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def reproductions(folder: Path = ROOT / "results") -> str:
@@ -191,6 +305,15 @@ def record_comparison(source: Path, folder: Path, figures: Path) -> Path:
     result = read_json(Comparison, source)
     if result.status != "finished":
         raise ValueError(f"{source}: expected a finished comparison, got status '{result.status}'")
+    if result.recipe["data"]["name"] in ("folder", "arrays"):
+        # The folder lies somewhere on the machine that trained.
+        data = result.recipe["data"]
+        options = {**data["options"], "path": Path(data["options"]["path"]).name}
+        result = replace(result, recipe={**result.recipe, "data": {**data, "options": options}})
+        kind = "signals" if data["name"] == "arrays" else "images"
+        file = folder / f"{kind}-{result.name}.json"
+        write_json(file, result)
+        return file
     file = folder / f"compare-{result.name}.json"
     write_json(file, result)
     draw_comparison(file, figures)
@@ -251,6 +374,26 @@ def models() -> str:
         count = sum(parameter.numel() for parameter in model.parameters())
         summary = (inspect.getdoc(MODELS[name]) or "").partition("\n")[0]
         lines.append(f"| `{name}` | {count:,} | {summary} |")
+    return "\n".join(lines)
+
+
+def roofline() -> str:
+    """Return operations, bytes and bounds of the Triton kernels, and what was measured, in Markdown."""
+    header, *lines = gpu.table(read_result(TRITON))
+    rows = [header, ["---"] * len(header), *([f"`{routing}`", *rest] for routing, *rest in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def compiled() -> str:
+    """Return what the compiled Triton kernels take: the most of any kernel of a training step, in Markdown."""
+    lines = ["| routing | layer | target | kernels | registers | spilled bytes | shared memory |", "|" + "---|" * 7]
+    for row in read_result(TRITON)["rows"]:
+        for capability in gpu.CAPABILITIES:
+            found = [usage for usage in row.get("compiled", []) if usage["capability"] == capability]
+            if found:
+                most = {key: max(usage[key] for usage in found) for key in ("registers", "spilled", "shared")}
+                cells = (f"`{row['routing']}`", row["title"].partition(",")[0], f"sm_{capability}", len(found))
+                lines.append(f"| {' | '.join(map(str, (*cells, *most.values())))} |")
     return "\n".join(lines)
 
 
@@ -391,6 +534,39 @@ def serving(file: Path = ROOT / "results" / "serving.json") -> str:
     return "\n".join([*lines, "", *notes])
 
 
+def exported_speed(file: Path = ROOT / "results" / "export.json") -> str:
+    """Return the times of all models and of their ONNX files in Markdown."""
+    rows = json.loads(file.read_text())["speed"]
+    lines = [
+        "| model | batch 1: torchcaps | ONNX Runtime | ratio | batch 64: torchcaps | ONNX Runtime | ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, row in sorted(rows.items()):
+        cells = [f"`{name}`"]
+        for batch in ("1", "64"):
+            ours, theirs = row[batch]["ours_ms"], row[batch]["onnx_ms"]
+            cells += [f"{ours:.2f} ms", f"{theirs:.2f} ms", f"{theirs / ours:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    first = next(iter(rows.values()))
+    about = f"One thread each, {first['machine']['processor']}, torch {first['versions']['torch']}."
+    return "\n".join([*lines, "", about])
+
+
+def exported_int8(file: Path = ROOT / "results" / "export.json") -> str:
+    """Return size and accuracy of the bundled networks as float32 and as 8-bit integers in Markdown."""
+    lines = [
+        "| weights | network | test images | float32 | int8 | float32 | int8 |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, row in sorted(json.loads(file.read_text())["int8"].items()):
+        kinds = [row[kind] for kind in ("float32", "int8")]
+        shares = [f"{kind['accuracy']:.2%}" for kind in kinds]
+        sizes = [f"{kind['bytes'] / 1e6:.2f} MB" for kind in kinds]
+        cells = [f"`{name}`", f"`{row['model']}`", f"{row['images']:,}", *shares, *sizes]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def highlights(folder: Path = ROOT / "results") -> str:
     """Return three measured sentences for the README."""
     layer = {row["candidate"]: row for row in json.loads(BENCHMARK.read_text())["rows"] if row["point"] == DIGIT_CAPS}
@@ -454,11 +630,16 @@ def faithful(file: Path = ROOT / "results" / "faithfulness.json") -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
+    "docs/claims.md": {"claims": claims, "pose": partial(measured, "pose")},
     "docs/comparison.md": {"comparison": comparison},
+    "docs/evaluation.md": {"ood": partial(measured, "ood")},
     "docs/howto/which_model.md": {"choice": choice},
-    "docs/kernels.md": {"support": support},
+    "docs/own_images.md": {"images": image_sets},
+    "docs/kernels.md": {"support": support, "roofline": roofline, "compiled": compiled},
+    "docs/signals.md": {"signals": signal_sets},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
+    "docs/export.md": {"export speed": exported_speed, "int8": exported_int8},
     "docs/explanations.md": {"faithfulness": faithful},
     "docs/serving.md": {"serving": serving},
     "docs/results.md": {"headlines": headlines, "results": results, "speed": speed},
@@ -485,5 +666,6 @@ if __name__ == "__main__":
     for file in (ROOT / "results").glob("compare-*.json"):
         draw_comparison(file)
     write_recorded()
+    write_recorded_protocols()
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

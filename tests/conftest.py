@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,8 @@ def _state() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "subnormal numbers": bool(torch.full((1,), 2e-39) * 0.5 > 0),
         "matmul precision": torch.get_float32_matmul_precision(),
+        # Processes that later tests start inherit them.
+        "variables": {name: value for name, value in os.environ.items() if name.startswith("TORCHCAPS_")},
     }
 
 
@@ -35,4 +38,7 @@ def _same_state() -> Iterator[None]:
     yield
     if (left := _state()) != before:
         torch.set_num_threads(before["threads"])
+        for name in left["variables"].keys() - before["variables"].keys():
+            del os.environ[name]
+        os.environ.update(before["variables"])
         pytest.fail(f"expected the test to leave {before}, got {left}")

@@ -10,7 +10,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,3 +136,26 @@ def picture(array: np.ndarray, kind: str = "PNG") -> bytes:
     file = io.BytesIO()
     Image.fromarray(array).save(file, kind)
     return file.getvalue()
+
+
+def signal_file(lengths: Sequence[int] = (6, 6, 5, 4, 6, 6), channels: int = 2, header: str = "") -> bytes:
+    """A .ts file with signals of two classes, `low` and `high`, in turn."""
+    rows = [
+        f"@problemName made{header}",
+        "@timeStamps false",
+        "@univariate false",
+        "@classLabel true low high",
+        "@data",
+    ]
+    for number, length in enumerate(lengths):
+        values = (pixels(channels, length, seed=number) / 64 + 9 * (number % 2)).tolist()
+        row = [",".join(f"{value:.3f}" for value in channel) for channel in values]
+        rows.append(":".join([*row, ("low", "high")[number % 2]]))
+    return "\n".join(rows).encode()
+
+
+def array_file(images: np.ndarray, **others: np.ndarray) -> bytes:
+    """An .npz file with samples `x` of three classes in turn, and other arrays."""
+    content = io.BytesIO()
+    np.savez(content, **{"x": images, "y": np.arange(len(images)) % 3, **others})
+    return content.getvalue()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +159,33 @@ def test_bad_docstring_is_found() -> None:
     assert problems(bare) == ["no Args", "no Returns", "no example"]
     assert problems(good) == []
     assert "no Shape" in problems(Layer)
+
+
+SOURCE = Path(torchcaps.__file__).parent
+
+
+def without_args(folder: Path) -> Iterator[str]:
+    """Functions of public modules with three or more arguments whose docstring does not describe them.
+
+    A method without a docstring overrides one that has it, which `method_problems` checks.
+    """
+    for file in sorted(folder.rglob("*.py")):
+        place = file.relative_to(folder)
+        if any(part.startswith("_") for part in place.parts if part != "__init__.py"):
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Module | ast.ClassDef) or getattr(node, "name", "").startswith("_"):
+                continue
+            for item in node.body:
+                if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) or item.name.startswith("_"):
+                    continue
+                names = [each.arg for each in (*item.args.posonlyargs, *item.args.args, *item.args.kwonlyargs)]
+                text = ast.get_docstring(item)
+                if text and len([name for name in names if name not in ("self", "cls")]) >= 3 and "Args:" not in text:
+                    yield f"{place.as_posix()}: {item.name}"
+
+
+def test_functions_with_three_arguments_describe_them(tmp_path: Path) -> None:
+    assert list(without_args(SOURCE)) == []
+    (tmp_path / "a.py").write_text('def f(a, b, *, c):\n    """Add."""\n\n\ndef g(a, b):\n    """Add."""\n')
+    assert list(without_args(tmp_path)) == ["a.py: f"]

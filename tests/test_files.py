@@ -70,6 +70,14 @@ def test_planted_temporary_file_is_not_written_to(tmp_path: Path, monkeypatch: p
     assert victim.read_text() == "precious"
 
 
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    with replacing(tmp_path / "a") as first, replacing(tmp_path / "a") as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
 def test_remove_partial_files_of_killed_writers(tmp_path: Path) -> None:
     (tmp_path / ".a.1234.part").write_bytes(b"half")
     (tmp_path / "a").write_bytes(b"whole")

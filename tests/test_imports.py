@@ -41,7 +41,9 @@ MAY_SEE = {
 }
 # Private modules that another package imports: to be made public, or to be moved.
 KNOWN_PRIVATE = {
+    "bench/gpu.py imports torchcaps.ops._triton.compiled",
     "bench/render.py imports torchcaps.viz._style",
+    "bench/roofline.py imports torchcaps.ops._triton.compiled",
     "experiments/repeat_report.py imports torchcaps.report._page",
     "experiments/reproduction_report.py imports torchcaps.report._page",
     "models/branched_capsnet.py imports torchcaps.nn._validation",
@@ -50,6 +52,7 @@ KNOWN_PRIVATE = {
     "nn/routers/attention.py imports torchcaps.ops._iterations",
     "nn/routers/base.py imports torchcaps.ops._reference",
     "nn/routers/base.py imports torchcaps.ops._route",
+    "nn/routers/heinsen.py imports torchcaps.ops._iterations",
     "nn/routers/variational.py imports torchcaps.ops._iterations",
 }
 # Packages that are slow to import, or that only one layer has business with.
@@ -181,3 +184,15 @@ def test_allowed_import_passes(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(line + "\n")
     assert violations(tmp_path) == []
+
+
+# Modules of the standard library that Windows does not have.
+POSIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+
+
+def test_modules_of_posix_are_imported_only_where_they_are_needed() -> None:
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module}
+                assert not names & POSIX, f"{file.relative_to(SOURCE)} imports {names}"

@@ -23,7 +23,10 @@ from torchcaps.data.readers.archives import unpack
 from torchcaps.data.readers.cifar import read_binary, read_python
 from torchcaps.data.readers.idx import read_idx
 from torchcaps.data.readers.image_files import probe_image, read_image
+from torchcaps.data.readers.labelled_lines import read_labelled_lines
 from torchcaps.data.readers.norb_matrix import read_matrix
+from torchcaps.data.readers.ts_files import read_ts
+from torchcaps.data.readers.word_vectors import read_word_vectors
 from torchcaps.data.svhn import check_svhn
 from torchcaps.evaluation.storage import PREDICTIONS, SUMMARY, load_evaluation
 from torchcaps.models import create_model, load_weights, save_weights
@@ -76,6 +79,15 @@ def _shard_index(path: Path) -> None:
     place.mkdir(exist_ok=True)
     path.replace(place / "index.json")
     load_shards("train", place)
+
+
+def _arrays(suffix: str) -> Callable[[Path], None]:
+    """A file of signals or images as a data set."""
+
+    def read(path: Path) -> None:
+        DATASETS["arrays"].load("train", path=path.replace(path.with_suffix(suffix)))
+
+    return read
 
 
 def _recipe(path: Path) -> None:
@@ -176,8 +188,13 @@ READERS: dict[str, Callable[[Path], object]] = {
     "cifar_python": lambda path: read_python(path, ("labels",)),
     "svhn": lambda path: check_svhn(path, _FILE),
     "affnist": lambda path: check_affnist(path, _FILE),
+    "labelled_lines": lambda path: read_labelled_lines(path, {"NUM": 0, "LOC": 1, "0": 0}, 10_000),
+    "word_vectors": lambda path: read_word_vectors(path, {"the", "of"}, 3, 10_000),
     "npz": lambda path: check_npz(path, _FILE),
     "npy": _inside_npz,
+    "ts": read_ts,
+    "ts_set": _arrays(".ts"),
+    "npz_set": _arrays(".npz"),
     "archive": _unpack,
     "shard": _shard,
     "shard_index": _shard_index,

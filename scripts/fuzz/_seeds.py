@@ -21,7 +21,20 @@ from safetensors.torch import save
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from formats import cifar_binary, idx, mat, norb, npz, picture, pixels, python2_batch, tar_of, zip_of  # noqa: E402
+from formats import (  # noqa: E402
+    array_file,
+    cifar_binary,
+    idx,
+    mat,
+    norb,
+    npz,
+    picture,
+    pixels,
+    python2_batch,
+    signal_file,
+    tar_of,
+    zip_of,
+)
 from torchcaps.data.readers.image_files import FORMATS  # noqa: E402
 from torchcaps.diagnostics.history import to_csv  # noqa: E402
 from torchcaps.train import load_recipe  # noqa: E402
@@ -84,8 +97,13 @@ def _data_sets() -> dict[str, list[bytes]]:
         ],
         "svhn": [mat(svhn), mat(svhn, packed=False), mat(svhn, order=">")],
         "affnist": [mat(affnist), mat(affnist, packed=False)],
+        "labelled_lines": [b"NUM:dist How far is it ?\nLOC:other Where ?\n", b"0 a na\xc3\xafve one\n0 \xe9t\xe9 .\n"],
+        "word_vectors": [b"the 0.1 -2 3e-1\nother 1 2 3\nof 1 2 3\n", gzip.compress(b"of 1 2 3\n")],
         "npz": [npz(pixels(3, 4, 5))],
         "npy": [zipfile.ZipFile(io.BytesIO(npz(pixels(3, 4, 5)))).read("arr_0.npy")],
+        "ts": [signal_file(), gzip.compress(signal_file())],
+        "ts_set": [signal_file()],
+        "npz_set": [array_file(pixels(9, 4, 5)), array_file(np.ones((9, 2, 5), np.float32))],
         "archive": [zip_of(members), tar_of(members), gzip.decompress(tar_of(members))],
         "shard": [gzip.decompress(tar_of(shard))],
         "shard_index": [json.dumps(INDEX).encode()],

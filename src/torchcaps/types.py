@@ -29,7 +29,8 @@ class Capsules(NamedTuple):
         activations: Activation of each capsule, in [0, 1].
 
     Shape:
-        poses: [B, I, P] or [B, H, W, I, P]; activations: [B, I] or [B, H, W, I].
+        poses: [B, I, P] or [B, H, W, I, P]; activations: [B, I] or [B, H, W, I]. The grid of a signal has one axis,
+        [B, T, I, P], that of a volume three.
 
     Example:
         >>> grid = Capsules(torch.zeros(2, 6, 6, 32, 8), torch.zeros(2, 6, 6, 32))
@@ -53,15 +54,15 @@ class Capsules(NamedTuple):
             The same capsules; a set is returned unchanged.
 
         Raises:
-            ShapeError: If the poses have neither 3 nor 5 axes.
+            ShapeError: If the poses have fewer than 3 axes or more than 6.
         """
         if self.poses.dim() == 3:
             return self
-        if self.poses.dim() != 5:
+        if self.poses.dim() not in (4, 5, 6):
             raise ShapeError(
                 f"poses: expected [B, I, P] or [B, H, W, I, P], got {tuple(self.poses.shape)} ({self.poses.dim()} axes)"
             )
-        return Capsules(self.poses.flatten(1, 3), self.activations.flatten(1))
+        return Capsules(self.poses.flatten(1, -2), self.activations.flatten(1))
 
 
 class Routed(NamedTuple):

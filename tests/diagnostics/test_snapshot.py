@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
+from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps import create_model
-from torchcaps.data import ImageDataset, load_data, to_float
+from torchcaps.data import ImageDataset, InMemoryDataset, load_data, to_float
 from torchcaps.diagnostics import LayerDiagnostics, Snapshot, diagnose, gradient_norms, layers, snapshot
 from torchcaps.errors import ConfigError
 from torchcaps.models import MODELS, ImageModel
@@ -96,8 +97,11 @@ with torch.device("meta"):
 @pytest.mark.parametrize("name", ROUTED)
 def test_every_router_of_every_model(name: str, digits: ImageDataset) -> None:
     torch.manual_seed(0)
-    model = create_model(name, (1, 20, 20))
-    found = diagnose(model, digits.cropped(20), limit=2)
+    shape = fit_shape(name, (1, 20, 20))
+    model, data = create_model(name, shape), digits.cropped(20)
+    if len(shape) != 3:
+        data = InMemoryDataset.from_arrays(torch.rand(10, *shape), list(range(10)), rank=len(shape) - 1)
+    found = diagnose(model, data, limit=2)
     assert [f"{layer.name}.routing" for layer in found.layers] == routers_of(model)
     for layer in found.layers:
         assert len(layer.logit_change) == len(layer.entropy) - 1

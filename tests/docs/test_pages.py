@@ -117,6 +117,7 @@ NOT_RUN = {
     'tc.load_data("mnist", "train")': "needs a download of MNIST",
     "InMemoryDataset.from_hub(datasets": "needs arrays of the reader and a download from the hub",
     'path="my/shards"': "needs shards of the reader",
+    "init_device_mesh": "needs several processes",
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import torchcaps as tc
+from torchcaps.models import ImageModel
 from torchcaps.nn import LOSSES, CapsConv2d, CapsLinear, ClassCaps
 from torchcaps.ops import _native
 
@@ -76,6 +77,20 @@ def gaussian(
     return list(op(poses, activations, weight, betas, offsets, list(window), iters, variational, list(constants)))[:2]
 
 
+def kuramoto(
+    poses: Tensor,
+    activations: Tensor,
+    weight: Tensor,
+    keys: Tensor | None,
+    offsets: Tensor | None,
+    *,
+    window: Sequence[int],
+    turns: int,
+) -> list[Tensor]:
+    op = torch.ops.torchcaps.kuramoto_pass
+    return [op(poses, activations, weight, keys, offsets, list(window), turns, [4.0, 0.5])]
+
+
 def linear(routing: dict[str, Any], *, shared: bool = False, bias: bool = False, backend: Any = "auto") -> nn.Module:
     """20 children, or any number of them, of 8 entries and 5 parents of 12 entries."""
     return CapsLinear(None if shared else 20, 5, 8, 12, routing=routing, bias=bias, backend=backend)
@@ -105,7 +120,7 @@ MATRIX_OPTIONS: dict[str, Any] = {
 }
 
 
-def make_model(name: str) -> nn.Module:
+def make_model(name: str) -> ImageModel:
     return tc.create_model(name, **MATRIX_OPTIONS if name in ("matrix_capsnet", "matrix_capsnet_small") else {})
 
 

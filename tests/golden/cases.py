@@ -31,6 +31,15 @@ GAUSSIAN: dict[str, dict[str, Any]] = {
 }
 
 
+KURAMOTO: dict[str, dict[str, Any]] = {
+    "dense": {"grid": (300, 1), "kernel": (300, 1), "types": 1, "batch": 37, "poses": (8, 16)},
+    "dense_first": {"grid": (300, 1), "kernel": (300, 1), "types": 1, "batch": 37, "poses": (8, 16), "turns": 0},
+    "matrices": {"competition": 2, "turns": 3},
+    "offsets": {"kernel": (5, 5), "shared": True, "offsets": True, "competition": 1},
+    "one_child": {"grid": (1, 1), "kernel": (1, 1), "types": 1, "parents": 1, "poses": (1, 1)},
+}
+
+
 class Values:
     """Numbers in [-1, 1) from the raw bits of PCG64, whose stream numpy promises to keep."""
 
@@ -104,6 +113,8 @@ def kernel_cases() -> Iterator[tuple[str, Case]]:
             for variational in (False, True):
                 label = "variational" if variational else "em"
                 yield f"gaussian-{kind}-{label}-{name}", _gaussian(dtype, variational, **options)
+        for name, options in KURAMOTO.items():
+            yield f"kuramoto-{kind}-{name}", _kuramoto(dtype, **options)
 
 
 def _dynamic(
@@ -237,6 +248,44 @@ def _gaussian(
     return run
 
 
+def _kuramoto(
+    dtype: torch.dtype,
+    *,
+    grid: tuple[int, int] = (5, 5),
+    kernel: tuple[int, int] = (3, 3),
+    competition: int = 0,
+    types: int = 2,
+    parents: int = 5,
+    poses: tuple[int, int] | None = None,
+    batch: int = 3,
+    shared: bool = False,
+    offsets: bool = False,
+    turns: int = 2,
+) -> Case:
+    def run() -> Hashes:
+        values, places = Values(7), kernel[0] * kernel[1]
+        matrix = poses or (3, 3)
+        size = poses[1] if poses else 9
+        positions = [one - other + 1 for one, other in zip(grid, kernel, strict=True)]
+        inputs = {
+            "poses": values(batch, *grid, types, poses[0] if poses else 9, dtype=dtype),
+            "activations": values.positive(batch, *grid, types, dtype=dtype),
+            "weight": values((1 if shared else places) * types, parents, *matrix, dtype=dtype),
+            # Products of phases of up to 1 keep every length real, whether or not they belong to the phases.
+            "keys": values(batch, *positions, parents, turns * (size + turns), dtype=dtype, scale=0.25),
+        }
+        added = values(places, 2, dtype=dtype) if offsets else None
+        window = [*kernel, 1, competition, 0, int(poses is None)]
+        return differentiate(
+            lambda poses, activations, weight, keys=None: adapter.kuramoto(
+                poses, activations, weight, keys, added, window=window, turns=turns
+            ),
+            {name: None if name == "keys" and not turns else tensor for name, tensor in inputs.items()},
+        )
+
+    return run
+
+
 ROUTERS: dict[str, dict[str, Any]] = {
     name: {"name": name}
     for name in (
@@ -308,7 +357,7 @@ def _training(name: str, steps: int = 3, batch: int = 4) -> Case:
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
         for step in range(steps):
             values = Values(step)
-            images = values.positive(batch, 1, 28, 28)
+            images = values.positive(batch, *model.image_shape)
             loss = adapter.training_loss(model, images, torch.arange(step, step + batch) % 10)
             optimiser.zero_grad()
             loss.backward()

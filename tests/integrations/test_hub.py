@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 import torchcaps as tc
+from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.integrations.hub import HubModel
@@ -25,7 +26,7 @@ SHAPE = (1, 20, 20)
 @pytest.mark.parametrize("name", list_models())
 def test_every_model_returns_from_its_folder(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = create_model(name, SHAPE, 3).eval()
+    model = create_model(name, fit_shape(name, SHAPE), 3).eval()
     model.temperature = 0.5
     HubModel(model, class_names=("a", "b", "c")).save_pretrained(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]

@@ -15,6 +15,7 @@ from torchcaps.experiments import (
     NetworkMetrics,
     NetworkRun,
     ReproductionResult,
+    RouterMetrics,
     RouterRun,
     list_reproductions,
     load_reproduction,
@@ -95,6 +96,24 @@ def test_recorded_comparison(tmp_path):
     assert text.startswith("## tiny\n\n`m` on `d`, 3 epochs, seeds 0, 1; a processor, 2 threads, torch 2.13.0")
     assert "| dynamic |" in text
     assert "(images/compare-tiny.svg)" in text
+
+
+def test_recorded_folder_of_images(tmp_path):
+    tables = script("make_tables")
+    assert tables.image_sets(tmp_path) == "No folder of images is recorded yet."
+    plain = comparison("finished")
+    metrics = RouterMetrics(0.9, 0.8, 1.0, 60.0, 1234, f1_macro=0.875, f1_interval=[0.75, 0.9375])
+    rows = [summarize_router(name, {}, [RouterRun(0, "finished", metrics)]) for name in ("dynamic", "backbone_linear")]
+    recipe = {**plain.recipe, "data": {"name": "folder", "options": {"path": "/home/someone/birds"}}}
+    write_json(tmp_path / "compare.json", replace(plain, recipe=recipe, rows=rows))
+    (file,) = tables.record(tmp_path, tmp_path, tmp_path)
+    assert "someone" not in file.read_text()
+    assert not list(tmp_path.glob("*.svg"))
+    assert tables.comparison(tmp_path) == "No comparison is recorded yet."
+    assert tables.image_sets(tmp_path).splitlines()[2:] == [
+        "| tiny | capsules, `dynamic` | 1,234 | 90.0 | 87.5 | 87.5 (75.0 to 93.8) |",
+        "| tiny | linear | 1,234 | 90.0 | 87.5 | 87.5 (75.0 to 93.8) |",
+    ]
 
 
 def test_results_contain_runs_only(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -100,9 +102,9 @@ def over_competitors(values: Tensor, window: Window | None) -> Tensor:
     if window is None or window.competition == "local":
         return values
     seen = window._grid_index(values.device)  # [H'*W'*K*K]
-    types = values.shape[2] // (window.kernel[0] * window.kernel[1])
+    types = values.shape[2] // window.places
     flat = values.reshape(values.shape[0], -1, len(seen), types)  # [R, B, H'*W'*K*K, I]
-    total = flat.new_zeros(*flat.shape[:2], window.grid[0] * window.grid[1], types)  # [R, B, H*W, I]
+    total = flat.new_zeros(*flat.shape[:2], math.prod(window.grid), types)  # [R, B, H*W, I]
     return total.index_add(2, seen, flat)[:, :, seen].reshape(values.shape)
 
 

@@ -207,23 +207,42 @@ def _onnx(program: torch.export.ExportedProgram, metadata: str, int8: bool) -> t
     )
     assert exported is not None
     exported.model.metadata_props["torchcaps"] = metadata
-    content = exported.model_proto.SerializeToString()
+    model = exported.model_proto
+    _drop_unused(model.graph)
+    content = model.SerializeToString()
     if int8:
-        content = _quantize(content)
+        content = quantize(content)
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     return content, lambda images: [torch.from_numpy(out) for out in session.run(None, {"images": images.numpy()})]
 
 
-def _quantize(content: bytes) -> bytes:
-    """Store the weights of convolutions and linear layers as 8-bit integers, one scale per channel."""
+def _drop_unused(graph: Any) -> set[str]:
+    """Remove constants that nothing reads, of which ONNX Runtime would warn; return the names that the graph reads."""
+    read = {output.name for output in graph.output}
+    for node in graph.node:
+        read.update(node.input)
+        for attribute in node.attribute:
+            read |= _drop_unused(attribute.g) if attribute.HasField("g") else set()
+    kept = [constant for constant in graph.initializer if constant.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    return read
+
+
+def quantize(content: bytes) -> bytes:
+    """Return an ONNX file with the weights of its convolutions and linear layers as 8-bit integers."""
     quantization = require("onnxruntime.quantization", "export")
     graph = require("onnx", "export").load_from_string(content)
     # Shapes are inferred again: those that the exporter noted do not always fit its optimised graph.
     del graph.graph.value_info[:]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "int8.onnx")
-        # Products inside the routing are no Gemm: they stay in float32.
-        quantization.quantize_dynamic(graph, file, per_channel=True, op_types_to_quantize=["Conv", "Gemm"])
+        # The quantizer turns each Gemm into a MatMul first. Those that are there before belong to the routing.
+        routing = [node.name for node in graph.graph.node if node.op_type == "MatMul"]
+        kinds = ["Conv", "MatMul"]
+        quantization.quantize_dynamic(
+            graph, file, per_channel=True, op_types_to_quantize=kinds, nodes_to_exclude=routing
+        )
         return file.read_bytes()
 
 

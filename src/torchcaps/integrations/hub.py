@@ -200,12 +200,12 @@ def _header(card: ModelCard | None) -> dict[str, Any]:
 
 
 def _text(description: ModelDescription, card: ModelCard | None) -> str:
-    channels, height, width = description.image_shape
+    size = "x".join(map(str, description.image_shape))
     lines = [
         f"# {card.name if card else description.name}",
         "",
         f"A capsule network of [torchcaps](https://pypi.org/project/torchcaps): `{description.name}`, images of "
-        f"{channels}x{height}x{width} with values from 0 to 1, {len(description.class_names)} classes.",
+        f"{size} with values from 0 to 1, {len(description.class_names)} classes.",
         "",
         "```python",
         "from torchcaps.integrations.hub import HubModel",

@@ -40,6 +40,8 @@ class OnnxModel(ImageModel):
         torch.Size([4, 10])
     """
 
+    ranks = (1, 2, 3)
+
     def __init__(self, path: str | Path, *, threads: int = 0) -> None:
         runtime = require("onnxruntime", "export")
         options = runtime.SessionOptions()
@@ -52,9 +54,9 @@ class OnnxModel(ImageModel):
         try:
             session = runtime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
             stored: dict[str, Any] = json.loads(session.get_modelmeta().custom_metadata_map["torchcaps"])
-            channels, height, width = map(int, stored["image_shape"])
+            shape = tuple(map(int, stored["image_shape"]))
             names = tuple(map(str, stored["class_names"]))
-            super().__init__((channels, height, width), len(names))
+            super().__init__(shape, len(names))
             self.num_labels = int(stored["num_labels"])
             self.temperature = None if stored["temperature"] is None else float(stored["temperature"])
         except Exception as error:

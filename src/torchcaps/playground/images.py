@@ -90,7 +90,7 @@ class ColourBitmap(RequestModel):
         _check_bytes(self.pixels, 3 * self.width * self.height)
         return self
 
-    def fitted(self, image_shape: tuple[int, int, int]) -> Tensor:
+    def fitted(self, image_shape: tuple[int, ...]) -> Tensor:
         """Scale the image in proportion, with a border in the colour of its edges, as `data.read_image` does.
 
         Args:
@@ -221,7 +221,7 @@ def tile_images(images: Tensor) -> Tensor:
     return images.permute(2, 0, 3, 1, 4).reshape(1, channels, rows * height, columns * width)
 
 
-def fit_drawing(drawing: Tensor, image_shape: tuple[int, int, int], fill: float = FILL) -> Tensor:
+def fit_drawing(drawing: Tensor, image_shape: tuple[int, ...], fill: float = FILL) -> Tensor:
     """Normalise a drawing like the digits of MNIST (LeCun et al. 1998).
 
     The bounding box of the ink is scaled, keeping its aspect ratio, to a fraction of the image, and its centre of mass

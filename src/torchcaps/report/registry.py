@@ -34,6 +34,7 @@ class FigureEntry:
         whole_split: Whether the figure needs the evaluation of all test images.
         decodes: Whether it shows what the decoder makes of capsules.
         look_for: What to look for in it, for the report.
+        shows_images: Whether it draws input of the network, which must then be images.
     """
 
     name: str
@@ -45,6 +46,7 @@ class FigureEntry:
     whole_split: bool = False
     decodes: bool = False
     look_for: str = ""
+    shows_images: bool = False
 
     @property
     def module(self) -> ModuleType:
@@ -60,6 +62,8 @@ class FigureEntry:
         Returns:
             The reason, or None if it can.
         """
+        if self.shows_images and len(context.model.image_shape) != 3:
+            return "the figure shows images"
         return self.module.requires(context)
 
 
@@ -78,6 +82,7 @@ ENTRIES = (
         "errors",
         "Worst errors",
         "wrong predictions that the network is most certain of",
+        shows_images=True,
         in_report=True,
         whole_split=True,
         look_for="Look for wrong labels in the data, and for what these images have in common.",
@@ -94,6 +99,7 @@ ENTRIES = (
         "explanations",
         "Explanations",
         "pixels that predictions rest on, by routing",
+        shows_images=True,
         in_report=True,
         model_specific=True,
         whole_split=True,
@@ -109,6 +115,7 @@ ENTRIES = (
         "reconstructions",
         "Reconstructions",
         "correct and wrong images beside their decodings",
+        shows_images=True,
         in_report=True,
         decodes=True,
         look_for="A decoding that differs between images of one class shows what the pose of the capsule holds.",
@@ -117,6 +124,7 @@ ENTRIES = (
         "perturbations",
         "Dimensions of a class capsule",
         "decodings of a class capsule while one dimension at a time changes",
+        shows_images=True,
         in_report=True,
         decodes=True,
         look_for="Look for rows in which one property changes, such as slant, width or thickness.",
@@ -146,6 +154,7 @@ ENTRIES = (
         "transformations",
         "Transformed images",
         "shifted outputs of a transforming auto-encoder",
+        shows_images=True,
         in_report=True,
         model_specific=True,
     ),
@@ -153,6 +162,7 @@ ENTRIES = (
         "phases",
         "Phases of the oscillators",
         "synchronisation of a Kuramoto network",
+        shows_images=True,
         in_report=True,
         model_specific=True,
     ),
@@ -168,6 +178,7 @@ ENTRIES = (
         "affine_predictions",
         "Predictions on affine digits",
         "predictions of networks trained on translated digits",
+        shows_images=True,
         compares_runs=True,
     ),
     FigureEntry("attacks", "Adversarial attacks", "accuracy under attacks of increasing strength", compares_runs=True),

@@ -52,7 +52,7 @@ class PredictRequest(BaseModel):
         """Return the number of images."""
         return len(self.images or self.files or ())
 
-    def arrays(self, image_shape: tuple[int, int, int]) -> list[Tensor]:
+    def arrays(self, image_shape: tuple[int, ...]) -> list[Tensor]:
         """Return `images` as tensors.
 
         Args:
@@ -184,7 +184,7 @@ class ModelResponse(BaseModel):
 
     network: str
     classes: list[str]
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     num_labels: int
     calibrated: bool
     rejects: bool

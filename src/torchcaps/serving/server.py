@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
 import socket
 import threading
@@ -80,6 +79,11 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _max_connections(self) -> int:
+        try:
+            import resource
+        except ImportError:
+            # Windows does not limit sockets as files.
+            return self.limits.connections
         # Some descriptors are for files and the program itself: without any, asyncio would log an error per attempt.
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return min(self.limits.connections, max(1, descriptors - 128))

@@ -138,7 +138,13 @@ def _same(got: Tensor, expected: Tensor, what: str) -> None:
 
 @law
 def coupling_is_a_share(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Coupling is not negative and sums to at most 1 over the parents."""
+    """Coupling is not negative and sums to at most 1 over the parents.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     coupling = _case(make, sizes, dtype).run().coupling  # [B, I, J]
     _must(coupling.min() >= 0, f"expected no negative coupling, got {coupling.min()}")
     most = coupling.sum(-1).max()
@@ -147,14 +153,26 @@ def coupling_is_a_share(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -
 
 @law
 def coupling_sums_to_one(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """The coupling of each child sums to 1 over the parents."""
+    """The coupling of each child sums to 1 over the parents.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     total = _case(make, sizes, dtype).run().coupling.sum(-1)  # [B, I]
     _same(total, torch.ones_like(total), "sums over the parents")
 
 
 @law
 def activations_are_probabilities(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Activations lie in [0, 1], also for large votes."""
+    """Activations lie in [0, 1], also for large votes.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     for scale in (1.0, 100.0):
         activations = _case(make, sizes, dtype, scale).run().activations  # [B, J]
         low, high = activations.min(), activations.max()
@@ -163,7 +181,13 @@ def activations_are_probabilities(make: RouterFactory, sizes: Sizes, dtype: torc
 
 @law
 def permuting_parents_permutes(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Permuting the parents permutes the result."""
+    """Permuting the parents permutes the result.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     order = torch.arange(sizes.parents).roll(1)
     bias = None if case.bias is None else case.bias[order]
@@ -175,7 +199,13 @@ def permuting_parents_permutes(make: RouterFactory, sizes: Sizes, dtype: torch.d
 
 @law
 def permuting_children_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Permuting the children does not change the parents."""
+    """Permuting the children does not change the parents.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     order = torch.arange(sizes.children).roll(1)
     children = Capsules(case.children.poses[:, order], case.children.activations[:, order])
@@ -187,7 +217,13 @@ def permuting_children_changes_nothing(make: RouterFactory, sizes: Sizes, dtype:
 
 @law
 def samples_are_alone(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """The result of a sample does not depend on the other samples of its batch."""
+    """The result of a sample does not depend on the other samples of its batch.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     out = case.run()
     for sample in range(sizes.batch):
@@ -200,7 +236,13 @@ def samples_are_alone(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> 
 
 @law
 def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A child with zero pose and zero activation has no effect."""
+    """A child with zero pose and zero activation has no effect.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     (poses, activations), weight = case.children, case.weight
     without = case.router.route(case.children, weight, bias=case.bias)
@@ -216,7 +258,13 @@ def absent_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def masked_child_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A masked child has no effect and no gradient, even if it is not a number; without children parents are 0."""
+    """A masked child has no effect and no gradient, even if it is not a number; without children parents are 0.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     padding = torch.full_like(case.children.poses[:, :1], torch.nan)  # [B, 1, P]
     children = [case.children.poses.detach(), case.children.activations.detach()]
@@ -249,7 +297,13 @@ def masked_child_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch
 
 @law
 def full_mask_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A mask of all children changes nothing."""
+    """A mask of all children changes nothing.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     mask = torch.ones_like(case.children.activations, dtype=torch.bool)  # [B, I]
     without = case.router.route(case.children, case.weight, bias=case.bias)
@@ -260,7 +314,13 @@ def full_mask_changes_nothing(make: RouterFactory, sizes: Sizes, dtype: torch.dt
 
 @law
 def inactive_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """The votes of a child with zero activation have no effect."""
+    """The votes of a child with zero activation have no effect.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     activations = case.children.activations.clone()
     activations[:, 0] = 0
@@ -274,7 +334,13 @@ def inactive_child_has_no_vote(make: RouterFactory, sizes: Sizes, dtype: torch.d
 
 @law
 def zero_votes_are_finite(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """Zero votes of active and inactive children give finite values and gradients."""
+    """Zero votes of active and inactive children give finite values and gradients.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     for presence in (0.0, 1.0):
         case = _case(make, sizes, dtype)
         poses = torch.zeros_like(case.children.poses, requires_grad=True)
@@ -293,7 +359,13 @@ def zero_votes_are_finite(make: RouterFactory, sizes: Sizes, dtype: torch.dtype)
 
 @law
 def one_iteration_is_uniform(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """With `iters=1` the coupling is uniform; with `iters=3` it is not."""
+    """With `iters=1` the coupling is uniform; with `iters=3` it is not.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     coupling = _case(make, sizes, dtype, iters=1).run().coupling  # [B, I, J]
     _same(coupling, coupling[..., :1].expand_as(coupling), "coupling after one iteration")
     later = _case(make, sizes, dtype, iters=3).run().coupling  # [B, I, J]
@@ -303,7 +375,13 @@ def one_iteration_is_uniform(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def iterations_are_counted(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """A trace has `iters` iterations, and iteration n equals the result with `iters=n`."""
+    """A trace has `iters` iterations, and iteration n equals the result with `iters=n`.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype, iters=3)
     trace = case.router.trace(case.votes, case.children, bias=case.bias)
     _must(trace.iters == 3, f"expected a trace of 3 iterations, got {trace.iters}")
@@ -319,7 +397,13 @@ def iterations_are_counted(make: RouterFactory, sizes: Sizes, dtype: torch.dtype
 
 @law
 def trace_ends_in_the_result(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """The last iteration of a trace equals the result."""
+    """The last iteration of a trace equals the result.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     trace = case.router.trace(case.votes, case.children, bias=case.bias)
     for name, got, expected in zip(Routed._fields, trace.routed, case.run(), strict=True):
@@ -328,7 +412,13 @@ def trace_ends_in_the_result(make: RouterFactory, sizes: Sizes, dtype: torch.dty
 
 @law
 def route_is_vote_then_forward(make: RouterFactory, sizes: Sizes, dtype: torch.dtype) -> None:
-    """`route` from children and weight equals `forward` from their votes."""
+    """`route` from children and weight equals `forward` from their votes.
+
+    Args:
+        make: Makes the router from its options.
+        sizes: Sizes of the votes: batch, children, parents, pose.
+        dtype: Type of the votes.
+    """
     case = _case(make, sizes, dtype)
     routed = case.router.route(case.children, case.weight, bias=case.bias)
     for name, got, expected in zip(Capsules._fields, routed, case.run().capsules, strict=True):

@@ -15,7 +15,7 @@ from torchcaps.viz.overlays import overlays
 from torchcaps.viz.perturbations import perturbations
 from torchcaps.viz.phases import phases
 from torchcaps.viz.predictions import predictions
-from torchcaps.viz.protocol import protocol
+from torchcaps.viz.protocol import protocol, protocol_result
 from torchcaps.viz.reconstruction_pair import reconstruction_pair
 from torchcaps.viz.reconstructions import reconstructions
 from torchcaps.viz.reliability import reliability
@@ -44,6 +44,7 @@ __all__ = [
     "phases",
     "predictions",
     "protocol",
+    "protocol_result",
     "reconstruction_pair",
     "reconstructions",
     "reliability",

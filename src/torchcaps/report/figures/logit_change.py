@@ -50,7 +50,16 @@ def class_router(model: ImageModel) -> DynamicRouting | None:
 
 @torch.inference_mode()
 def mean_changes(model: ImageModel, data: ImageDataset, iters: int) -> Tensor:
-    """Return the mean absolute changes of logits and coupling at each iteration [2, R-1], over all images."""
+    """Return the mean absolute changes of logits and coupling at each iteration [2, R-1], over all images.
+
+    Args:
+        model: The model.
+        data: The images.
+        iters: Number of iterations.
+
+    Returns:
+        The means [2, R-1].
+    """
     total = torch.zeros(2, iters - 1)
     for batch in data.batches(BATCH):
         trace = cast(Any, model.head).trace(model.features(to_float(batch.images)), iters=iters)

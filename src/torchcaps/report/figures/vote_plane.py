@@ -44,6 +44,14 @@ def view_parent(trace: Trace, parent: int, name: str) -> viz.VoteView:
 
     The titles give the median coupling of the tenth of the votes nearest to the parent's last pose, and of the tenth
     farthest from it.
+
+    Args:
+        trace: The trace.
+        parent: Number of the parent.
+        name: Name of the parent in the title.
+
+    Returns:
+        The view.
     """
     votes, poses = trace.votes[0, :, parent], trace.poses[:, 0, parent]  # [I, D], [R, D]
     coupling = trace.coupling[[0, -1], 0, :, parent]  # [2, I]
