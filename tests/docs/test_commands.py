@@ -31,6 +31,7 @@ NOT_RUN = {
     "torchrun --nnodes 2": "needs two hosts; tests/train/test_distributed.py has them as network namespaces",
     "export TORCH_DISABLE": "belongs to torchrun",
     "srun": "needs SLURM",
+    "mpirun": "needs MPI; tests/train/test_slurm.py runs it",
     "#": "a comment of a job script",
     "torchcaps compare digits --submit slurm --workers 8 --slurm": "needs SLURM; --print is run",
     "torchcaps reproduce NAME": "needs the data of the papers; tests/experiments/test_reproduce.py runs reproductions",

@@ -6,20 +6,23 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
+from torch import nn
 
-from torchcaps.diagnostics import EpochDiagnostics
+from torchcaps.diagnostics import Snapshot
 from torchcaps.train._strategies import full_state
 from torchcaps.train._tables import write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
 from torchcaps.train.run import Run
 
+# From network and loss; all processes call it.
+Diagnostics = Callable[[nn.Module, nn.Module], Snapshot]
 # Seconds of training after which a checkpoint is due, however long a step takes.
 SECONDS = 60.0
 # Ctrl-C, the end of a batch job, the end of a terminal session.
@@ -66,7 +69,7 @@ class RunCallback(Callback):
         diagnostics: Diagnostics to compute after each epoch.
     """
 
-    def __init__(self, run: Run, diagnostics: EpochDiagnostics | None = None) -> None:
+    def __init__(self, run: Run, diagnostics: Diagnostics | None = None) -> None:
         self.run = run
         self.diagnostics = diagnostics
         self.state = RunState()

@@ -28,6 +28,7 @@ from torchcaps.train._cluster import Group, launched, reporting_lost
 from torchcaps.train._loggers import make_loggers
 from torchcaps.train._progress import ProgressBar
 from torchcaps.train._strategies import make_strategy
+from torchcaps.train._whole_diagnostics import WholeDiagnostics
 from torchcaps.train._workers import run_workers
 from torchcaps.train.checkpoint import (
     Checkpoint,
@@ -177,9 +178,7 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, attached: Attache
             world=group.world,
             workers=recipe.data.workers,
         )
-    # They look into layers, which have their whole weights only while they compute under FSDP2.
-    sharded = recipe.trainer.strategy == "fsdp2" and group.world > 1
-    diagnostics = None if sharded else EpochDiagnostics(val if len(val) else train, recipe.data.augment)
+    diagnostics = EpochDiagnostics(val if len(val) else train, recipe.data.augment)
     callback = RunCallback(run, diagnostics)
     if checkpoint is not None:
         # Lightning restores the position within an epoch, but not which epoch is next.
@@ -192,6 +191,8 @@ def _train(context: RunContext, checkpoint: Checkpoint | None, attached: Attache
         reporting_lost(recipe.trainer, group.world, f"; {_resume_hint(run)}"),
     ):
         model: ImageModel = context.new_model()
+        if recipe.trainer.strategy == "fsdp2" and group.world > 1:
+            callback.diagnostics = WholeDiagnostics(diagnostics, model, first=group.rank == 0)
         trainer = make_trainer(run, callback, attached, checkpoint, group)
         try:
             trainer.fit(
