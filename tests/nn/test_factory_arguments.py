@@ -24,6 +24,7 @@ LAYERS: dict[str, tuple[type[tnn.Module], tuple[Any, ...]]] = {
     "FeatureCaps": (nn.FeatureCaps, (6, 2, 4)),
     "KuramotoConv2d": (nn.KuramotoConv2d, (4,)),
     "KuramotoReadout": (nn.KuramotoReadout, (4, 2, 3)),
+    "LazyCapsLinear": (nn.LazyCapsLinear, (3, 5)),
     "MLPDecoder": (nn.MLPDecoder, (3, 4, (1, 8, 8))),
     "ModulusReLU": (nn.ModulusReLU, (3,)),
     "PrimaryCaps1d": (nn.PrimaryCaps1d, (3, 2, 4)),

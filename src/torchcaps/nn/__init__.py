@@ -6,6 +6,7 @@ from torchcaps.nn.decoders import DECODERS, DeconvDecoder, MLPDecoder
 from torchcaps.nn.decoupled_conv import DecoupledConv2d
 from torchcaps.nn.head import CapsHead, FeatureCaps
 from torchcaps.nn.kuramoto_conv import KuramotoConv2d, KuramotoReadout
+from torchcaps.nn.lazy import LazyCapsLinear
 from torchcaps.nn.linear import CapsLinear
 from torchcaps.nn.losses import LOSSES, CrossEntropyLoss, LikelihoodLoss, MarginLoss, ReconstructionLoss
 from torchcaps.nn.masking import mask_capsules
@@ -59,6 +60,7 @@ __all__ = [
     "KuramotoConv2d",
     "KuramotoReadout",
     "KuramotoRouting",
+    "LazyCapsLinear",
     "LikelihoodLoss",
     "MLPDecoder",
     "MarginLoss",

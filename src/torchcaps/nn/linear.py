@@ -25,6 +25,7 @@ class CapsLinear(nn.Module):
 
     Args:
         in_caps: Number of children. With None all children share one matrix per parent, and their number is free.
+            `LazyCapsLinear` takes the number from its first children.
         out_caps: Number of parents.
         in_dim: Pose size of the children.
         out_dim: Pose size of the parents.
@@ -64,6 +65,10 @@ class CapsLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(in_caps, str):
+            raise ConfigError(
+                f"in_caps: expected a count or None, got {in_caps!r} (LazyCapsLinear takes it from its first children)"
+            )
         check_positive(in_caps=1 if in_caps is None else in_caps, out_caps=out_caps, in_dim=in_dim, out_dim=out_dim)
         self.in_caps = in_caps
         self.routing = make_router("dynamic" if routing is None else routing)
@@ -74,10 +79,15 @@ class CapsLinear(nn.Module):
         # Where the parents are divided over processes; see `shard_parents`.
         self.shards: ParentShards | None = None
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.bias = nn.Parameter(torch.empty(out_caps, out_dim, **factory)) if bias else None  # [J, D]
+        self._create(in_caps, in_dim, (out_caps, out_dim), factory)
+
+    def _create(self, in_caps: int | None, in_dim: int, parents: tuple[int, int], factory: dict[str, Any]) -> None:
+        """Create the parameters whose sizes depend on the children: those of the router and the weight."""
+        out_caps, out_dim = parents
         self.routing.prepare(in_caps, out_caps, in_dim, out_dim, **factory)
         shape = (out_caps, in_dim, out_dim) if in_caps is None else (in_caps, out_caps, in_dim, out_dim)
         self.weight = nn.Parameter(torch.empty(shape, **factory))  # [I, J, P, D]
-        self.bias = nn.Parameter(torch.empty(out_caps, out_dim, **factory)) if bias else None  # [J, D]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
