@@ -6,15 +6,19 @@ The style is set on each figure. pyplot and the global settings of matplotlib ar
 from __future__ import annotations
 
 import warnings
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+
+from torchcaps.viz._fonts import DEFAULT, Numbers, fonts_for
 
 # Blue and orange are distinguishable with every common kind of colour blindness, and in print.
 INK, MUTED, FAINT = "#1f2933", "#5f6c7b", "#d9dfe6"
@@ -33,33 +37,72 @@ LABEL: dict[str, Any] = {"fontsize": 9, "color": MUTED}
 NOTE: dict[str, Any] = {"fontsize": 8, "color": MUTED}
 
 
-# Fonts with Chinese, Japanese and Korean characters, as common systems have them.
-_CJK = ("Noto Sans CJK", "Source Han Sans", "WenQuanYi", "Hiragino", "PingFang", "Yu Gothic", "Microsoft YaHei")
-_CJK += ("Malgun Gothic", "Apple SD Gothic", "IPA", "Takao", "Droid Sans Fallback", "Arial Unicode")
-
-
 class StyledFigure(Figure):
-    """A figure whose texts fall back to installed fonts for characters that the default font does not have."""
+    """A figure whose texts fall back to installed fonts for characters that the default font does not have.
+
+    Characters that no installed font has are drawn as numbers, which a line at the bottom explains. Texts of an SVG
+    with `svg.fonttype` "none" stay as they are: the browser has fonts of its own.
+    """
 
     def draw(self, renderer: Any) -> None:
-        """Draw the figure; a character that no font has is drawn as a box, without a warning.
+        """Draw the figure.
 
         Args:
             renderer: Renderer of Matplotlib.
         """
-        for text in self.findobj(Text):
-            if isinstance(text, Text) and not text.get_text().isascii():
-                text.set_fontfamily(["DejaVu Sans", *cjk_fonts()])
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        texts = [text for text in self.findobj(Text) if isinstance(text, Text) and not text.get_text().isascii()]
+        fonts, missing = fonts_for(frozenset("".join(text.get_text() for text in texts)))
+        for text in texts:
+            text.set_fontfamily([DEFAULT, *fonts])
+        if not missing:
             super().draw(renderer)
+        elif isinstance(self.canvas, FigureCanvasSVG) and matplotlib.rcParams["svg.fonttype"] == "none":
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+                super().draw(renderer)
+        else:
+            numbers = Numbers(missing)
+            for text in texts:
+                numbers(text.get_text())
+            with _numbered(renderer, numbers), self._explained(numbers):
+                super().draw(renderer)
+
+    @contextmanager
+    def _explained(self, numbers: Numbers) -> Iterator[None]:
+        """Keep a strip at the bottom for what the numbers stand for, at most a third of the figure."""
+        width, height = self.get_size_inches()
+        # Sizes in points: a line is 9 high, a character of this font about 4 wide.
+        lines = numbers.legend(width=max(24, int(72 * width / 4)), most=max(1, int(72 * height / 3 / 9)))
+        share = (len(lines) + 1) * 9 / 72 / height
+        note = self.text(0.01, 0.01, "\n".join(lines), fontsize=6.5, color=MUTED, va="bottom")
+        note.set_in_layout(False)
+        layout = self.get_layout_engine()
+        if isinstance(layout, ConstrainedLayoutEngine):
+            layout.set(rect=(0, share, 1, 1 - share))
+        try:
+            yield
+        finally:
+            note.remove()
+            if isinstance(layout, ConstrainedLayoutEngine):
+                layout.set(rect=(0, 0, 1, 1))
 
 
-@cache
-def cjk_fonts() -> tuple[str, ...]:
-    """Return the names of installed fonts with Chinese, Japanese and Korean characters."""
-    names = sorted({font.name for font in fontManager.ttflist})
-    return tuple(name for wanted in _CJK for name in names if name.startswith(wanted))
+@contextmanager
+def _numbered(renderer: Any, numbers: Numbers) -> Iterator[None]:
+    """Let a renderer measure and draw texts with numbers. The texts of the figure stay as they are."""
+    draw, measure = renderer.draw_text, renderer.get_text_width_height_descent
+    # Matplotlib itself replaces methods of a renderer for the time of a layout.
+    before = dict(vars(renderer))
+    renderer.draw_text = lambda gc, x, y, s, *rest, **named: draw(gc, x, y, numbers(s), *rest, **named)
+    renderer.get_text_width_height_descent = lambda s, *rest, **named: measure(numbers(s), *rest, **named)
+    try:
+        yield
+    finally:
+        for name in ("draw_text", "get_text_width_height_descent"):
+            if name in before:
+                setattr(renderer, name, before[name])
+            else:
+                delattr(renderer, name)
 
 
 def new_figure(width: float, height: float) -> Figure:
