@@ -68,3 +68,26 @@ def test_pose_table_and_curves(run: Path, more_images: None, ask) -> None:
     assert "rotation, degrees" in out
     assert json.loads((run / "protocol-pose.json").read_text())["curves"][0]["name"] == "rotation"
     assert (run / "figures" / "protocol-pose.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_attacks_with_options(run: Path, ask, ask_json) -> None:
+    document = ask_json("eval", run, "--protocol", "adversarial", "attacks=fgsm", "epsilon=0.1", "images=4")
+    assert document["columns"] == ["success", "rejected", "undetected"]
+    assert {row["name"].split(", ")[0] for row in document["rows"]} == {"no attack", "fgsm"}
+    code, out, err = ask("eval", run, "--protocol", "adversarial", "attacks=fgsm", "images=4")
+    assert (code, err) == (0, "")
+    assert "fgsm, reconstruction" in out
+
+
+@pytest.mark.parametrize(
+    ("protocol", "word", "parts"),
+    [
+        ("adversarial", "steps=3", ("steps", "epsilon")),
+        ("corruptions", "epsilon=0.1", ("epsilon", "no option")),
+        ("adversarial", "epsilon=7", ("epsilon", "7")),
+    ],
+)
+def test_unknown_and_bad_options(run: Path, ask, protocol: str, word: str, parts: tuple[str, ...]) -> None:
+    code, out, err = ask("eval", run, "--protocol", protocol, word)
+    assert (code, out) == (2, "")
+    assert all(part in err for part in parts)

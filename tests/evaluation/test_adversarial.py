@@ -3,6 +3,7 @@ import torch
 
 from raising import raises_about
 from torchcaps import create_model, load_data
+from torchcaps.data import InMemoryDataset
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation import attack, evaluate_attack
 from torchcaps.models import ImageModel
@@ -27,7 +28,7 @@ def digits():
     return load_data("digits", "test").subset(range(24))
 
 
-@pytest.mark.parametrize("method", ["fgsm", "bim"])
+@pytest.mark.parametrize("method", ["fgsm", "bim", "pgd"])
 def test_direction_is_sign_of_gradient(method):
     dark = torch.full((3, 1, 4, 4), 0.3)
     changed = attack(Brightness(), dark, torch.zeros(3, dtype=torch.int64), epsilon=0.25, method=method)
@@ -43,11 +44,16 @@ def test_direction_is_sign_of_gradient(method):
     torch.testing.assert_close(towards, dark - 0.25)
 
 
-@pytest.mark.parametrize("method", ["fgsm", "bim"])
-@pytest.mark.parametrize("name", ["capsnet_small", "cnn_small"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        *((name, method) for name in ("capsnet_small", "cnn_small") for method in ("fgsm", "bim", "pgd")),
+        ("capsnet_small", "reconstructive"),
+    ],
+)
 def test_perturbation_respects_epsilon_and_range(digits, method, name):
-    images = digits.images.float() / 255
-    changed = attack(create_model(name).eval(), images, digits.labels, epsilon=0.1, method=method)
+    images, labels = digits.images[:6].float() / 255, digits.labels[:6]
+    changed = attack(create_model(name).eval(), images, labels, epsilon=0.1, method=method)
     assert float((changed - images).abs().max()) <= 0.1 + 1e-6
     assert float(changed.min()) >= 0
     assert float(changed.max()) <= 1
@@ -95,8 +101,8 @@ def test_progress_counts_images(digits):
 
 def test_errors_name_the_argument(digits):
     model = create_model("cnn_small")
-    with raises_about(ConfigError, "method", "pgd"):
-        evaluate_attack(model, digits, method="pgd")  # pyright: ignore[reportArgumentType]
+    with raises_about(ConfigError, "method", "deepfool"):
+        evaluate_attack(model, digits, method="deepfool")  # pyright: ignore[reportArgumentType]
     with raises_about(ConfigError, "epsilon", 2):
         evaluate_attack(model, digits, epsilons=(2,))
     with raises_about(ConfigError, "data", "digits"):
@@ -107,3 +113,49 @@ def test_pairs_are_refused():
     pairs = load_data("multimnist", "val", source="digits")
     with raises_about(ConfigError, "data", 2, "multimnist"):
         evaluate_attack(create_model("cnn_small", (1, 36, 36)), pairs)
+
+
+class Drawn(Brightness):
+    """`Brightness` with a decoder that draws every image as a constant of the brightness 0.6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = torch.nn.Identity()
+
+    def decode(self, capsules, labels=None):
+        return torch.full((len(capsules.activations), 1, 4, 4), 0.6)
+
+
+def test_reconstructive_steps_by_hand():
+    # Each step moves a pixel by c/2 away from its class, and by c/2 towards its reconstruction.
+    pixels = torch.tensor([0.3, 0.9]).view(2, 1, 1, 1).expand(2, 1, 4, 4)
+    changed = attack(Drawn(), pixels, torch.zeros(2, dtype=torch.int64), epsilon=0.2, method="reconstructive")
+    # 0.3 moves up in both stages, to the edge; 0.9 moves up and down by the same amount, and stays.
+    torch.testing.assert_close(changed[0], torch.full((1, 4, 4), 0.5))
+    torch.testing.assert_close(changed[1], torch.full((1, 4, 4), 0.9), atol=0.0051, rtol=0)
+    plain = attack(Drawn(), pixels, torch.zeros(2, dtype=torch.int64), epsilon=0.2, method="pgd")
+    torch.testing.assert_close(plain[1], torch.full((1, 4, 4), 1.0))
+
+
+def test_reconstructive_attack_lowers_the_distance_of_the_reconstruction(digits):
+    model = create_model("capsnet_small", pretrained="mnist_dynamic").eval()
+    images, labels = digits.images[:8].float() / 255, digits.labels[:8]
+    found = {}
+    for method in ("pgd", "reconstructive"):
+        changed = attack(model, images, labels, epsilon=0.3, method=method)
+        with torch.no_grad():
+            found[method] = float((model.decode(model(changed)) - changed).square().mean())
+    assert found["reconstructive"] < 0.8 * found["pgd"]
+
+
+def test_reconstructive_attack_needs_a_decoder(digits):
+    with raises_about(ConfigError, "method", "reconstructive"):
+        attack(
+            create_model("cnn_small"), digits.images.float() / 255, digits.labels, epsilon=0.1, method="reconstructive"
+        )
+
+
+def test_targets_of_one_class_are_refused(digits):
+    alone = InMemoryDataset("one", "test", digits.images, torch.zeros_like(digits.labels), ("a",), "tests")
+    with raises_about(ConfigError, "data", 1):
+        evaluate_attack(create_model("cnn_small", num_classes=1), alone, targeted=True, epsilons=(0.1,))

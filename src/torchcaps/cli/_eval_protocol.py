@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.errors import WriteError
+from torchcaps.errors import ConfigError, WriteError
 
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from torchcaps.train import Run
 
 
-def run_protocol(runs: Sequence[Run], name: str, out: Output) -> None:
+def run_protocol(runs: Sequence[Run], name: str, options: Mapping[str, Any], out: Output) -> None:
     """Run a protocol on one run or several, print its table, and write result and figure into the folder of each run.
 
     A run that is read-only keeps neither; the result is still printed.
@@ -24,11 +25,12 @@ def run_protocol(runs: Sequence[Run], name: str, out: Output) -> None:
     from torchcaps.evaluation import PROTOCOLS
 
     protocol = PROTOCOLS[name]
+    _check_options(protocol, name, options)
     documents, rows, facts = [], [], {}
     for run in runs:
         label = f"{run.path.name}: " if len(runs) > 1 else ""
         with out.progress(f"{name} of {run.path.name}" if label else name) as progress:
-            result = protocol(run, progress)
+            result = protocol(run, progress, **options)
         written: dict[str, Any] = {}
         try:
             written = _write(run, name, result)
@@ -43,6 +45,17 @@ def run_protocol(runs: Sequence[Run], name: str, out: Output) -> None:
     _print(rows, out)
     first = rows[0][1]
     out.facts({"data": f"{first.data}: {first.origin}", **facts})
+
+
+def _check_options(protocol: Callable[..., ProtocolResult], name: str, options: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(protocol).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY]
+    for key in options:
+        if key not in known:
+            raise ConfigError(
+                f"{key}: expected {f'one of {', '.join(known)}' if known else 'no option'} of the protocol {name}, got "
+                f"{key}={options[key]}"
+            )
 
 
 def _write(run: Run, name: str, result: ProtocolResult) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def _configure(parser: ArgumentParser) -> None:
         nargs="*",
         metavar="RUN key=value",
         help="a second run to compare with, on the same test images or by the same protocol; options of the data set "
-        "given by --data",
+        "given by --data, or of the protocol given by --protocol",
     )
     parser.add_argument(
         "--split", default="test", help="train, val, test or train+val; all images of a folder (default: test)"
@@ -46,7 +46,8 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         metavar="NAME",
-        help="corruptions; ood (are images of other data sets recognised as such?); pose (what poses tell of images); "
+        help="corruptions; ood (are images of other data sets recognised as such?); adversarial (are attacked images? "
+        "options: attacks=fgsm,pgd,reconstructive epsilon=0.3 targeted=true images=300); pose (what poses tell of images); "
         "faithfulness (of explanations); overlap (for a run on multimnist), affine "
         "(translated_mnist), viewpoints (smallnorb); with several runs, beside each other",
     )
@@ -65,11 +66,11 @@ def _run(args: Namespace, out: Output) -> int:
         return 0
     run = Run.open(args.run)
     if args.protocol is not None:
-        if args.data is not None or options or args.split != "test" or args.crops != 1:
+        if args.data is not None or args.split != "test" or args.crops != 1:
             raise ConfigError(
-                "--protocol: expected no other data, split, options or crops, got more arguments (it uses the test set)"
+                "--protocol: expected no other data, split or crops, got more arguments (it uses the test set)"
             )
-        run_protocol([run, *map(Run.open, others)], args.protocol, out)
+        run_protocol([run, *map(Run.open, others)], args.protocol, read_options(options), out)
         return 0
     model = run.context.model
     if args.data is None and options:
@@ -173,6 +174,10 @@ VERB = Verb(
         ("torchcaps eval runs/NAME --data folder path=my/test_images --split all", "on other images"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
+        (
+            "torchcaps eval runs/NAME --protocol adversarial attacks=reconstructive",
+            "an attack that tries to stay undetected",
+        ),
         ("torchcaps eval runs/CAPSULES runs/CNN --protocol pose", "do poses tell how an object is seen?"),
     ),
     configure=_configure,

@@ -30,6 +30,7 @@ from torchcaps.evaluation.relevance import PrimaryRelevance, RoutingRelevance, r
 from torchcaps.evaluation.ridge import Ridge, fit_ridge
 from torchcaps.evaluation.saliency_maps import SALIENCY, make_explainer, receptive_fields, saliency
 from torchcaps.evaluation.storage import load_evaluation, save_evaluation
+from torchcaps.evaluation.undetected import by_attack
 
 __all__ = [
     "CORRUPTIONS",
@@ -56,6 +57,7 @@ __all__ = [
     "RoutingRelevance",
     "attack",
     "bootstrap_weights",
+    "by_attack",
     "by_corruption",
     "by_deletion",
     "by_novelty",

@@ -1,4 +1,4 @@
-"""Adversarial attacks: the fast gradient sign method and its iterated form."""
+"""Adversarial attacks: the fast gradient sign method, its iterated forms, and one that also keeps the reconstruction."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ from torchcaps.evaluation.predictions import predict_labels
 from torchcaps.models import ImageModel
 from torchcaps.types import Progress
 
-Method = Literal["fgsm", "bim"]
+Method = Literal["fgsm", "bim", "pgd", "reconstructive"]
 
-# Steps of the iterated method, all of the same size (Kurakin et al. 2017).
-BIM_STEPS = 10
+# Number of steps, and the size of one as a share of epsilon. The steps of BIM sum to epsilon (Kurakin et al. 2017);
+# those of the last two go further, and are projected back.
+STEPS: dict[Method, tuple[int, float]] = {
+    "fgsm": (1, 1.0),
+    "bim": (10, 0.1),
+    "pgd": (100, 0.05),
+    "reconstructive": (100, 0.05),
+}
+# Share of a reconstructive step that changes the class; the rest lowers the distance of the reconstruction.
+SHARE = 0.5
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
@@ -63,15 +71,20 @@ def attack(
     """Perturb images by at most epsilon per pixel, against their label or towards a target.
 
     FGSM is x + epsilon sign(grad L) with L = -ln(a_label / sum_j a_j) (Goodfellow et al. 2015); with targets it is
-    x - epsilon sign(grad L) with L of the target. BIM takes ten equal steps (Kurakin et al. 2017). L is the same for
-    every network, because a margin loss has no gradient for images that are classified with a margin.
+    x - epsilon sign(grad L) with L of the target. BIM takes ten equal steps (Kurakin et al. 2017). PGD takes 100 steps
+    of epsilon / 20, each projected back to changes of at most epsilon (Madry et al. 2018), without a random start. L is
+    the same for every network, because a margin loss has no gradient for images that are classified with a margin.
+
+    The reconstructive attack tries to stay undetected by the reconstruction (Qin et al. 2020, section 5). Each of its
+    steps has two stages: x + c b sign(grad L), then x - c (1 - b) sign(grad |r(x) - x|), where r(x) is the reconstruction
+    from the class that is predicted now, c = epsilon / 20 and b = 1/2.
 
     Args:
         model: The network, in evaluation mode.
         images: Images in [0, 1].
         labels: Their labels.
         epsilon: Largest change of a pixel, from 0 to 1.
-        method: "fgsm" or "bim".
+        method: "fgsm", "bim", "pgd" or "reconstructive".
         targets: Target classes of a targeted attack.
 
     Shape:
@@ -81,7 +94,7 @@ def attack(
         The perturbed images, clipped to [0, 1].
 
     Raises:
-        ConfigError: If the method is unknown or `epsilon` is out of range.
+        ConfigError: If the method is unknown or needs a decoder that the model lacks, or `epsilon` is out of range.
 
     Example:
         >>> from torchcaps import create_model
@@ -90,18 +103,39 @@ def attack(
         >>> bool((changed - images).abs().max() <= 0.1 + 1e-6)
         True
     """
-    _check(method, (epsilon,))
-    steps = BIM_STEPS if method == "bim" else 1
+    check_attack(method, (epsilon,), model)
+    steps, size = STEPS[method]
     classes, sign = (labels, 1) if targets is None else (targets, -1)
+    share = SHARE if method == "reconstructive" else 1.0
     changed = images
+
+    def moved(by: Tensor) -> Tensor:
+        near = torch.minimum(torch.maximum(changed + epsilon * size * by, images - epsilon), images + epsilon)
+        return near.clamp(0, 1)
+
     for _ in range(steps):
-        leaf = changed.detach().requires_grad_()
-        activations = model(leaf).activations.clamp_min(torch.finfo(leaf.dtype).tiny)  # [B, J]
-        log_probs = activations.log() - activations.sum(dim=-1, keepdim=True).log()  # [B, J]
-        loss = -log_probs.gather(1, classes.unsqueeze(1)).sum()
-        (gradient,) = torch.autograd.grad(loss, leaf)  # [B, C, H, W]
-        changed = (leaf.detach() + sign * epsilon / steps * gradient.sign()).clamp(0, 1)
+        changed = moved(sign * share * _class_gradient(model, changed, classes).sign())  # [B, C, H, W]
+        if share < 1:
+            changed = moved((share - 1) * _distance_gradient(model, changed).sign())  # [B, C, H, W]
     return changed
+
+
+def _class_gradient(model: ImageModel, images: Tensor, classes: Tensor) -> Tensor:
+    """Return the gradient of -ln(a_class / sum_j a_j) by the images."""
+    leaf = images.detach().requires_grad_()
+    activations = model(leaf).activations.clamp_min(torch.finfo(leaf.dtype).tiny)  # [B, J]
+    log_probs = activations.log() - activations.sum(dim=-1, keepdim=True).log()  # [B, J]
+    (gradient,) = torch.autograd.grad(-log_probs.gather(1, classes.unsqueeze(1)).sum(), leaf)  # [B, C, H, W]
+    return gradient
+
+
+def _distance_gradient(model: ImageModel, images: Tensor) -> Tensor:
+    """Return the gradient of the distance of an image and its reconstruction from the predicted class."""
+    leaf = images.detach().requires_grad_()
+    # The square has the gradient of the same sign, and one where the distance is 0.
+    distance = (model.decode(model(leaf)) - leaf).square().sum()
+    (gradient,) = torch.autograd.grad(distance, leaf)  # [B, C, H, W]
+    return gradient
 
 
 def evaluate_attack(
@@ -122,7 +156,7 @@ def evaluate_attack(
     Args:
         model: The network.
         data: Images with one label each.
-        method: "fgsm" or "bim".
+        method: "fgsm", "bim", "pgd" or "reconstructive".
         targeted: Whether to attack towards a random other class.
         epsilons: Largest change of a pixel, each from 0 to 1.
         batch_size: Number of images per batch.
@@ -140,7 +174,7 @@ def evaluate_attack(
         >>> evaluate_attack(create_model("cnn_small"), few, epsilons=(0.0, 0.1)).count
         8
     """
-    _check(method, epsilons)
+    check_attack(method, epsilons, model)
     if not len(data):
         raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
     if data.num_labels != 1:
@@ -148,10 +182,7 @@ def evaluate_attack(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    generator = torch.Generator().manual_seed(0)
-    # An offset of 1 to J - 1 modulo J leads to another class.
-    offset = torch.randint(1, max(2, data.num_classes), data.labels.shape, generator=generator)  # [N]
-    targets = (data.labels + offset) % data.num_classes  # [N]
+    targets = other_classes(data) if targeted else data.labels  # [N]
     correct, hits, done = [0] * len(epsilons), [0] * len(epsilons), 0
     try:
         for places in torch.arange(len(data)).split(batch_size):
@@ -174,8 +205,50 @@ def evaluate_attack(
     return Robustness(method, targeted, tuple(epsilons), accuracy, success, len(data))
 
 
-def _check(method: str, epsilons: Sequence[float]) -> None:
+def other_classes(data: ImageDataset) -> Tensor:
+    """Return a random other class for each image, with a fixed seed, as targets of an attack.
+
+    Args:
+        data: Images with one label each.
+
+    Returns:
+        The classes [N].
+
+    Raises:
+        ConfigError: If there is one class only.
+
+    Example:
+        >>> from torchcaps import load_data
+        >>> few = load_data("digits", "test").subset(range(8))
+        >>> bool((other_classes(few) == few.labels).any())
+        False
+    """
+    if data.num_classes < 2:
+        raise ConfigError(f"data: expected at least two classes, got {data.num_classes} ({data.name})")
+    generator = torch.Generator().manual_seed(0)
+    # An offset of 1 to J - 1 modulo J leads to another class.
+    offset = torch.randint(1, data.num_classes, data.labels.shape, generator=generator)  # [N]
+    return (data.labels + offset) % data.num_classes
+
+
+def check_attack(method: str, epsilons: Sequence[float], model: ImageModel) -> None:
+    """Check that an attack can be made.
+
+    Args:
+        method: Name of the attack.
+        epsilons: Largest changes of a pixel.
+        model: The network.
+
+    Raises:
+        ConfigError: If the method is unknown or needs a decoder that the model lacks, or an epsilon is out of range.
+
+    Example:
+        >>> from torchcaps import create_model
+        >>> check_attack("pgd", [0.3], create_model("cnn_small"))
+    """
     if method not in get_args(Method):
         raise ConfigError(f"method: expected one of {', '.join(get_args(Method))}, got '{method}'")
     if not epsilons or not all(0 <= epsilon <= 1 for epsilon in epsilons):
         raise ConfigError(f"epsilon: expected numbers from 0 to 1, got {tuple(epsilons)}")
+    if method == "reconstructive" and model.decoder is None:
+        raise ConfigError(f"method: expected a network with a decoder, got '{method}' for {type(model).__name__}")

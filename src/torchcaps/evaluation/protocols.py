@@ -121,7 +121,8 @@ class ProtocolResult:
         return {**table, "columns": list(self.columns), "rows": rows, "curves": curves}
 
 
-PROTOCOLS: Registry[Callable[[TrainedRun, Progress], ProtocolResult]] = Registry("protocol")
+# Called with a run and a progress; keyword arguments are options of the protocol.
+PROTOCOLS: Registry[Callable[..., ProtocolResult]] = Registry("protocol")
 
 
 def by_overlap(
