@@ -73,7 +73,8 @@ class PooledScores(nn.Module):
     def __init__(self, width: int, num_classes: int, hidden: int, pool: ScorePool, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.attention = nn.Linear(width, 1) if pool == "attention" else None
+        # A bias would move all logits of the softmax alike.
+        self.attention = nn.Linear(width, 1, bias=False) if pool == "attention" else None
         self.layers = nn.Sequential(
             nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, num_classes)
         )
