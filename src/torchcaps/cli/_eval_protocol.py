@@ -52,10 +52,8 @@ def _check_options(protocol: Callable[..., ProtocolResult], name: str, options: 
     known = [parameter.name for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY]
     for key in options:
         if key not in known:
-            raise ConfigError(
-                f"{key}: expected {f'one of {', '.join(known)}' if known else 'no option'} of the protocol {name}, got "
-                f"{key}={options[key]}"
-            )
+            expected = f"one of {', '.join(known)}" if known else "no option"
+            raise ConfigError(f"{key}: expected {expected} of the protocol {name}, got {key}={options[key]}")
 
 
 def _write(run: Run, name: str, result: ProtocolResult) -> dict[str, Any]:
