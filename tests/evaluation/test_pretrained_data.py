@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchcaps as tc
+from model_shapes import mark_slow
 from shipping import ship
 from torchcaps.data import ImageDataset
 from torchcaps.errors import DataError
@@ -60,7 +61,7 @@ def test_all_test_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(name, data, card.test_accuracy)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", mark_slow(SHIPPED, {"mnist_efficient", "multimnist"}))
 def test_embedded_images(name: str) -> None:
     card = tc.pretrained_card(name)
     data = embedded_data(card)

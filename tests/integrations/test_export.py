@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchcaps as tc
-from model_shapes import fit_shape
+from model_shapes import fit_shape, mark_slow
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
 from torchcaps.integrations import OnnxModel, export, exporter
@@ -24,16 +24,11 @@ def make(name: str) -> ImageModel:
     return create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3).eval()
 
 
-# Large graphs take the exporter minutes; a network with a small variant is covered by it.
-SLOW = {name for name in CLASSIFIERS if f"{name}_small" in CLASSIFIERS} | {
-    "matrix_capsnet_released",
-    "matrix_capsnet_1d",
-}
+# The graphs of the others take the exporter ten seconds to minutes.
+QUICK = {"backbone_capsnet", "capsnet_small", "cnn_small", "token_capsnet"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CLASSIFIERS]
-)
+@pytest.mark.parametrize("name", mark_slow(CLASSIFIERS, set(CLASSIFIERS) - QUICK))
 def test_every_model_runs_in_onnxruntime(name: str, tmp_path: Path) -> None:
     model, file = make(name), tmp_path / "net.onnx"
     done = export(model, file, class_names=("a", "b", "c"))
@@ -88,7 +83,7 @@ def test_int8_is_smaller_and_close(tmp_path: Path) -> None:
 
 
 def test_pt2_is_loaded_without_torchcaps_code(tmp_path: Path) -> None:
-    model, extra = make("matrix_capsnet_small"), {exporter.METADATA: ""}
+    model, extra = make("capsnet_small"), {exporter.METADATA: ""}
     export(model, tmp_path / "net.pt2", class_names=("a", "b", "c"))
     program = torch.export.load(tmp_path / "net.pt2", extra_files=extra)
     assert json.loads(extra[exporter.METADATA])["class_names"] == ["a", "b", "c"]

@@ -95,6 +95,7 @@ def test_too_small_image_names_minimum() -> None:
         create_model("branched_capsnet", image_shape=(1, 28, 4))
 
 
+@pytest.mark.slow
 def test_every_branch_learns_digits() -> None:
     torch.manual_seed(0)
     data = load_data("digits", "train")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 
-import pytest
 import torch
 from torch import nn
 
-from model_shapes import fit_shape
+from model_shapes import by_name, fit_shape
 from raising import raises_about
 from torchcaps.errors import ConfigError
-from torchcaps.models import CapsNet, ImageModel, create_model, list_models
+from torchcaps.models import CapsNet, ImageModel, create_model
 from torchcaps.nn import EMRouting
 
 SHAPE = (1, 20, 20)
-by_name = pytest.mark.parametrize("name", list_models())
 
 
 def make(name: str, num_classes: int = 3) -> ImageModel:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from raising import raises_about
@@ -107,6 +108,7 @@ def two_digits() -> tuple[torch.Tensor, torch.Tensor]:
     return to_float(data.images[chosen][:, :, 4:24, 4:24]), data.labels[chosen]
 
 
+@pytest.mark.slow
 def test_learns_two_digits() -> None:
     images, labels = two_digits()
     model, loss = make(image_shape=(1, 20, 20), num_classes=2, decoder=None), MarginLoss()

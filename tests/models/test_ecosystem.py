@@ -11,12 +11,19 @@ import torch
 from torch import nn
 
 import torchcaps as tc
-from model_shapes import fit_shape
+from model_shapes import by_name, fit_shape, mark_slow
 from torchcaps.models import create_model, list_models
 from torchcaps.types import Capsules, Routed, Trace
 
-by_name = pytest.mark.parametrize("name", list_models())
 SHAPE = (1, 20, 20)
+EXPORTED = {
+    "backbone_capsnet",
+    "capsnet_small",
+    "cnn_small",
+    "efficient_capsnet",
+    "matrix_capsnet_small",
+    "token_capsnet",
+}
 
 
 def make(name: str) -> tc.models.ImageModel:
@@ -63,7 +70,8 @@ def test_modules_with_parameters_can_be_reset(name: str) -> None:
             assert all(parameter.isfinite().all() for parameter in own), path
 
 
-@by_name
+# The graphs of the others take torch.export ten seconds and more.
+@pytest.mark.parametrize("name", mark_slow(list_models(), set(list_models()) - EXPORTED))
 def test_export_is_saved_and_loaded(name: str) -> None:
     model, images = make(name), torch.rand(2, *fit_shape(name, SHAPE))
     program = torch.export.export(model, (images,))

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from torchcaps.models import create_model, list_models
+from model_shapes import by_name
+from torchcaps.models import create_model
 from torchcaps.nn import LOSSES, CapsLinear
 from torchcaps.nn.conv import GridCaps
 from torchcaps.types import Capsules
 
-# Large networks differ from the small ones of the same family in sizes alone.
-LARGE = {"cnn_baseline", "capsnet", "deep_capsnet", "matrix_capsnet", "matrix_capsnet_released", "attention_capsnet"}
-NAMES = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in list_models()]
 # The first use of jvp compiles decompositions with torch.jit.script; some operators have no batching rule.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning"),
@@ -49,7 +47,7 @@ def images(model: Any, batch: int = 2) -> Tensor:
     return torch.rand(batch, *model.image_shape, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@by_name
 def test_jvp_matches_reference(name: str) -> None:
     model = make(name)
     x = images(model)
@@ -61,7 +59,7 @@ def test_jvp_matches_reference(name: str) -> None:
     assert out.shape == tangent.shape
 
 
-@pytest.mark.parametrize("name", NAMES)
+@by_name
 def test_forward_mode_has_a_tangent_with_frozen_weights(name: str) -> None:
     model = make(name).requires_grad_(False)
     x = images(model, 1)
@@ -72,7 +70,7 @@ def test_forward_mode_has_a_tangent_with_frozen_weights(name: str) -> None:
     assert tangent.abs().max() > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@by_name
 def test_func_grad_matches_autograd(name: str) -> None:
     model = make(name)
     x = images(model).requires_grad_()
@@ -81,7 +79,7 @@ def test_func_grad_matches_autograd(name: str) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@by_name
 def test_jacrev(name: str) -> None:
     model = make(name)
     x = images(model, 1)
@@ -92,7 +90,7 @@ def test_jacrev(name: str) -> None:
     torch.testing.assert_close(jacobian[0, 0], first)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@by_name
 def test_gradients_per_sample(name: str) -> None:
     model: Any = make(name)
     if not model.is_classifier:

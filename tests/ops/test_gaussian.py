@@ -263,6 +263,7 @@ def test_strides_and_half_precision(algorithm):
     assert function(*(tensor.to(torch.bfloat16) for tensor in (poses, *rest))).dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["portable", "avx2"])
 def test_lower_instruction_sets_agree(level):
     code = f"""

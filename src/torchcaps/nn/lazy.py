@@ -1,5 +1,8 @@
 """A dense capsule layer that takes the number of its children from the first ones it receives."""
 
+# torch types the methods of LazyModuleMixin by a private protocol.
+# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,9 +12,8 @@ from torch import Tensor
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from torchcaps.nn.linear import CapsLinear
+from torchcaps.nn.linear import CapsLinear, CouplingMode
 from torchcaps.nn.routers import RoutingSpec
-from torchcaps.ops._reference import CouplingMode
 from torchcaps.types import Capsules, Trace
 
 
@@ -43,7 +45,7 @@ class LazyCapsLinear(LazyModuleMixin, CapsLinear):
         >>> layer
         CapsLinear(
           in_caps=288, out_caps=10, in_dim=4, out_dim=16
-          (routing): DynamicRouting(iters=3, grad='all', squash='sabour')
+          (routing): DynamicRouting(iters=3, leaky=False, grad='all', squash='standard')
         )
     """
 

@@ -71,6 +71,10 @@ class StyledFigure(Figure):
     def _explained(self, numbers: Numbers) -> Iterator[None]:
         """Keep a strip at the bottom for what the numbers stand for, at most a third of the figure."""
         width, height = self.get_size_inches()
+        if height < 2:
+            # The axes would have no room.
+            yield
+            return
         # Sizes in points: a line is 9 high, a character of this font about 4 wide.
         lines = numbers.legend(width=max(24, int(72 * width / 4)), most=max(1, int(72 * height / 3 / 9)))
         share = (len(lines) + 1) * 9 / 72 / height

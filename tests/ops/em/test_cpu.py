@@ -199,6 +199,7 @@ def test_layers_match_reference():
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @needs_kernel
 @pytest.mark.parametrize("level", ["portable", "avx2"])
 def test_lower_instruction_sets_agree(level):

@@ -202,6 +202,7 @@ def test_sixteen_bits_are_computed_in_float32() -> None:
     assert all(grad.dtype == torch.bfloat16 for grad in results(route("cpu"), half))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["portable", "avx2"])
 def test_lower_instruction_sets_agree(level: str) -> None:
     code = f"""

@@ -201,6 +201,7 @@ def test_errors_name_the_argument() -> None:
 
 
 # Each instruction set needs a process of its own, because it is chosen once.
+@pytest.mark.slow
 @needs_kernel
 @pytest.mark.parametrize("level", LEVELS)
 def test_lower_instruction_sets(level: str) -> None:
