@@ -7,14 +7,21 @@ BIN := $(VENV)/bin
 SANITIZED ?= tests/ops/test_native.py tests/ops/test_extreme_calls.py tests/ops/test_operators.py tests/ops/dynamic/test_cpu.py tests/ops/attention_pass tests/ops/em/test_cpu.py \
   tests/ops/kmeans/test_cpu.py tests/ops/attention/test_cpu.py tests/ops/self_attention/test_cpu.py \
   tests/ops/self_routing/test_cpu.py tests/ops/test_gaussian.py tests/ops/kuramoto/test_cpu.py
+# The kernels, beside the sources; the cmake that builds them is the system's, or that of the environment.
+KERNELS := src/torchcaps/_kernels.so
+CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
+CMAKE_FIRST := $(if $(shell command -v cmake),,$(VENV)/packages)
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp
 
-.PHONY: demo test js golden sanitize tsan aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
+.PHONY: prepare demo test js golden sanitize tsan aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
+
+# What the checks need; with -j2, packages are unpacked while the kernels compile.
+prepare: $(VENV)/ready build/sanitize/torchcaps/_kernels.so chromium
 
 # One thread per worker: with two threads each, two workers would compete for the cores.
 test: $(VENV)/ready chromium
@@ -37,11 +44,8 @@ golden: $(VENV)/ready
 # The kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, on a library of its own in build/sanitize. The
 # sanitizer is loaded before Python, together with the C++ library, whose exceptions it intercepts. Python frees nothing
 # at exit, so leaks are not reported. Errors are written to build/sanitize/report.*, since pytest captures the output.
-sanitize: $(VENV)/ready
+sanitize: $(VENV)/ready build/sanitize/torchcaps/_kernels.so
 	rm -f build/sanitize/report.*
-	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
-	  -DTORCHCAPS_OUTPUT=$(CURDIR)/build/sanitize/torchcaps
-	cmake --build build/sanitize --parallel 2
 	TORCHCAPS_LIBRARY=$(CURDIR)/build/sanitize/torchcaps \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize/report UBSAN_OPTIONS=print_stacktrace=1 \
@@ -105,12 +109,26 @@ notebooks: $(VENV)/ready
 # Linux on x86-64 with Python 3.11. Elsewhere, LOCKED="-c FILE '.[dev,docs,play]'" with a file of versions only.
 LOCKED ?= --require-hashes --no-deps --requirement constraints.txt
 
-# The environment is rebuilt when one of its inputs changes.
-$(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(CSRC)
+# The environment is rebuilt when one of its inputs changes. Bytecode is written by two processes, where pip uses one, and
+# without the tests of other packages.
+$(VENV)/packages: constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet $(LOCKED)
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --no-compile $(LOCKED)
+	-$(BIN)/python -W ignore -m compileall -q -q -j 2 -x '/tests?/' $(VENV)/lib
 	touch $@
+
+# Without a compiler, or where the kernels do not build, the package works without them and says so.
+$(VENV)/ready: $(VENV)/packages $(KERNELS) pyproject.toml
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --config-settings wheel.cmake=false --editable .
+	touch $@
+
+$(KERNELS): CMakeLists.txt $(CSRC) | $(CMAKE_FIRST)
+	-$(CMAKE) -S . -B build/kernels && $(CMAKE) --build build/kernels --parallel 2
+
+build/sanitize/torchcaps/_kernels.so: CMakeLists.txt $(CSRC) | $(CMAKE_FIRST)
+	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
+	  -DTORCHCAPS_OUTPUT=$(CURDIR)/build/sanitize/torchcaps
+	$(CMAKE) --build build/sanitize --parallel 2
 
 # Sdist, wheel and bill of materials in dist/, built twice: the same sources give the same bytes.
 dist: $(VENV)/ready
@@ -126,4 +144,4 @@ lock: $(VENV)/ready
 	$(BIN)/python scripts/lock_requirements.py
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist $(KERNELS)
