@@ -2,7 +2,7 @@
 
 NAME is the name of pretrained weights, RUN the folder of a run. With N, that many test images are used, evenly spaced,
 of each data set. The result of each is stored in
-results/protocol-PROTOCOL.json, beside those of the others.
+results/protocol-PROTOCOL.json, beside those of the others, with the recipe of a run and its parameters without decoder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 import json
 import sys
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from torchcaps.models import pretrained_card
 from torchcaps.train import Run
 from torchcaps.train.environment import provenance
 
-KEPT = ("test_accuracy",)
 FOLDER = Path(__file__).resolve().parent.parent / "results"
 
 
@@ -53,15 +53,17 @@ def measure(protocol: str, word: str, folder: Path = FOLDER) -> None:
     if Path(result["origin"].split(",")[0]).is_absolute():
         # A path of the machine means nothing elsewhere.
         result["origin"] = "files in TORCHCAPS_DATA" + "".join(f",{rest}" for rest in result["origin"].split(",")[1:])
-    about: dict[str, Any] = (
-        {
+    if isinstance(run, Run):
+        about = {
             "model": run.recipe.model.name,
             "epochs": finished_epochs(run),
             "test_accuracy": run.results.get("test_accuracy"),
+            "recipe": tomllib.loads(run.recipe.to_toml()),
         }
-        if isinstance(run, Run)
-        else {"model": pretrained_card(label).model, "test_accuracy": pretrained_card(label).test_accuracy}
-    )
+    else:
+        about = {"model": pretrained_card(label).model, "test_accuracy": pretrained_card(label).test_accuracy}
+    parts = dict(run.load_model().named_parameters())
+    about["parameters"] = sum(part.numel() for name, part in parts.items() if not name.startswith("decoder."))
     file = folder / f"protocol-{protocol}.json"
     table = json.loads(file.read_text()) if file.exists() else {}
     table[label] = {**about, "seconds": seconds, **provenance(), **result}

@@ -33,6 +33,12 @@ def test_dropout_only_in_training(name: str) -> None:
     assert torch.equal(model.eval()(images).poses, model(images).poses)
 
 
+def test_hidden_layer_sets_parameters_of_control() -> None:
+    sizes = [sum(weight.numel() for weight in create_model("cnn_small", hidden=h).parameters()) for h in (64, 65)]
+    # One more unit: a weight per position and channel of the 7x7 maps, a bias, and a weight per class.
+    assert sizes == [257_162, 257_162 + 64 * 7 * 7 + 1 + 10]
+
+
 @torch.no_grad()
 def test_avgpool_takes_any_size() -> None:
     model = create_model("cnn_avgpool", num_classes=3).eval()

@@ -47,8 +47,8 @@ def _configure(parser: ArgumentParser) -> None:
         "--protocol",
         metavar="NAME",
         help="corruptions; ood (are images of other data sets recognised as such?); adversarial (are attacked images? "
-        "options: attacks=fgsm,pgd,reconstructive epsilon=0.3 targeted=true images=300); pose (what poses tell of images); "
-        "faithfulness (of explanations); overlap (for a run on multimnist), affine "
+        "options: attacks=fgsm,pgd,reconstructive epsilon=0.3 targeted=true images=300); pose (what poses tell of "
+        "images); faithfulness (of explanations); overlap (for a run on multimnist), affine "
         "(translated_mnist), viewpoints (smallnorb); with several runs, beside each other",
     )
 

@@ -1,4 +1,4 @@
-"""Adversarial attacks: the fast gradient sign method, its iterated forms, and one that also keeps the reconstruction."""
+"""Adversarial attacks: the fast gradient sign method, its iterated forms, and one that keeps the reconstruction."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def attack(
     the same for every network, because a margin loss has no gradient for images that are classified with a margin.
 
     The reconstructive attack tries to stay undetected by the reconstruction (Qin et al. 2020, section 5). Each of its
-    steps has two stages: x + c b sign(grad L), then x - c (1 - b) sign(grad |r(x) - x|), where r(x) is the reconstruction
-    from the class that is predicted now, c = epsilon / 20 and b = 1/2.
+    steps has two stages: x + c b sign(grad L), then x - c (1 - b) sign(grad |r(x) - x|), where r(x) is the
+    reconstruction from the class that is predicted now, c = epsilon / 20 and b = 1/2.
 
     Args:
         model: The network, in evaluation mode.

@@ -37,9 +37,9 @@ def by_attack(
 ) -> ProtocolResult:
     """Attack images, and count how many are misclassified, rejected, and misclassified without being rejected.
 
-    Each score of `novelty` has a threshold that rejects a share `rate` of the known images; `any score` rejects the same
-    share with all scores together, as `torchcaps predict` does. The undetected rate is the share of all images whose
-    attack succeeds and is not rejected (Qin et al. 2020). A targeted attack succeeds if its target is predicted.
+    Each score of `novelty` has a threshold that rejects a share `rate` of the known images; `any score` rejects the
+    same share with all scores together, as `torchcaps predict` does. The undetected rate is the share of all images
+    whose attack succeeds and is not rejected (Qin et al. 2020). A targeted attack succeeds if its target is predicted.
 
     Args:
         model: The network.
@@ -105,8 +105,8 @@ def by_attack(
     rows = [ProtocolRow(name, len(data), tuple((each / len(data)).tolist())) for name, each in counts.items()]
     goal = "another class" if targeted else "any error"
     question = (
-        f"How many images, changed by up to {epsilon:g} per pixel towards {goal}, are misclassified and pass thresholds "
-        f"that reject {rate:.0%} of {len(known):,} other images of the classes?"
+        f"How many images, changed by up to {epsilon:g} per pixel towards {goal}, are misclassified and pass "
+        f"thresholds that reject {rate:.0%} of {len(known):,} other images of the classes?"
     )
     return ProtocolResult("adversarial", question, data.name, data.origin, COLUMNS, tuple(rows))
 

@@ -95,12 +95,13 @@ def cnn_baseline(image_shape: ImageShape, num_classes: int, *, dropout: float = 
 
 
 @register_model("cnn_small")
-def cnn_small(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.25) -> CNN:
+def cnn_small(image_shape: ImageShape, num_classes: int, *, hidden: int = 64, dropout: float = 0.25) -> CNN:
     """A convolutional network for two cores: three strided 3x3 convolutions and one hidden layer.
 
     Args:
         image_shape: Channels, height and width of the images.
         num_classes: Number of classes.
+        hidden: Size of the hidden layer; it sets the number of parameters, as a control of equal size needs.
         dropout: Probability that a hidden unit is dropped in training.
 
     Returns:
@@ -117,10 +118,10 @@ def cnn_small(image_shape: ImageShape, num_classes: int, *, dropout: float = 0.2
     )
     head = [
         nn.Flatten(),
-        nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), 64),
+        nn.Linear(64 * ((height + 3) // 4) * ((width + 3) // 4), hidden),
         nn.ReLU(),
         nn.Dropout(dropout),
-        nn.Linear(64, num_classes),
+        nn.Linear(hidden, num_classes),
     ]
     return CNN(image_shape, num_classes, stem, head)
 
