@@ -37,7 +37,7 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -60,7 +60,7 @@ def test_exported_network_needs_onnxruntime_and_numpy_alone(tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": str(tmp_path / "blocked")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

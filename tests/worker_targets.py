@@ -12,9 +12,14 @@ def fail(rank: int, cls: type[Exception]) -> None:
         raise cls("file: expected more, got 3")
 
 
-def kill_itself(rank: int) -> None:
+def kill_itself(rank: int, pipe: str, first: int) -> None:
+    """Process 1 is killed and process 0 fails; one of them does so after it has lost its connection to the other."""
+    # Left open: the kernel closes it when the process ends.
+    connection = os.open(pipe, os.O_WRONLY if rank == first else os.O_RDONLY)
+    if rank != first:
+        os.read(connection, 1)
+        # Most likely, the end of the other one has been seen.
+        time.sleep(0.5)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    # As one that loses its connection to the other.
-    time.sleep(1)
     raise RuntimeError("connection closed by peer")

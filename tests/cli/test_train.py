@@ -107,17 +107,24 @@ def test_stopped_run_prints_resume_command(run: Path, ask, tmp_path: Path, monke
     assert json.loads(out) == {"run": str(stopped), "status": "stopped"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_signal_saves_and_resume_continues(tmp_path: Path, pictures: Path, number: signal.Signals) -> None:
     folder = tmp_path / "run"
     changes = [*TINY, "trainer.epochs=400", f"data.options.path={pictures}"]
     command = [sys.executable, "-m", "torchcaps", "train", "folder", *changes, "--out", str(folder)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not (folder / "metrics.csv").exists() and process.poll() is None and time.monotonic() < deadline:
+        end = time.monotonic() + 900
+        while not (folder / "metrics.csv").exists() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.05)
         os.kill(process.pid, number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + number, err
     assert out.startswith("found\n")
     assert "accuracy" not in out

@@ -203,7 +203,7 @@ def serve_once(line: str) -> None:
         while '"url"' not in text and (more := server.stdout.readline()):
             text += more
         server.terminate()
-        _, error = server.communicate(timeout=60)
+        _, error = server.communicate(timeout=900)
     assert '"url"' in text, f"{line}: {error}"
     assert server.returncode in (0, -15), f"{line}: {error}"
     assert "Traceback" not in error

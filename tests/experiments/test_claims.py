@@ -149,7 +149,7 @@ def work_through(folder: Path, hosts: bool) -> None:
     if hosts:
         # As on hosts of their own: process numbers say nothing, only heartbeats do.
         claims_module._scope = lambda: f"host {os.getpid()}"
-    claims = Claims(folder / "claims", interval=0.02, timeout=1.0)
+    claims = Claims(folder / "claims", interval=0.02, timeout=3.0)
     while any(claims.state(name).status != "finished" for name in ITEMS):
         for name in ITEMS:
             claim = claims.take(name)

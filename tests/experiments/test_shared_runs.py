@@ -44,7 +44,7 @@ def test_exactly_once(images, tmp_path, kind):
             time.sleep(0.02)
         worker.kill()
         assert worker.wait() == -signal.SIGKILL
-    assert [worker.wait(timeout=600) for worker in workers[2:]] == [0, 0]
+    assert [worker.wait(timeout=1200) for worker in workers[2:]] == [0, 0]
     names = [f"trial-{number:03d}" for number in range(RUNS)]
     finished = Counter(row[1] for row in lines("finished"))
     statuses = {name: Run.open(folder / name).status for name in names}

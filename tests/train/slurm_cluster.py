@@ -71,7 +71,7 @@ class Cluster:
 
     def run(self, *words: str, check: bool = True) -> str:
         """The output of a command."""
-        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=900, check=False)
         assert not check or done.returncode == 0, (words, done.stdout, done.stderr, self.logs())
         return done.stdout.strip()
 
@@ -136,7 +136,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def _wait_until_idle(found: Cluster, processes: list[subprocess.Popen[bytes]]) -> None:
-    end = time.monotonic() + 90
+    end = time.monotonic() + 900
     while "State=IDLE" not in found.run("scontrol", "show", "node", check=False):
         ended = [process.args for process in processes if process.poll() is not None]
         assert not ended, (ended, found.logs(), [file.read_text() for file in found.folder.glob("*.out")])

@@ -367,6 +367,7 @@ def test_damaged_checkpoint_is_skipped(recipe, tmp_path, whole, monkeypatch):
     assert run.weights.read_bytes() == whole.weights.read_bytes()
 
 
+@pytest.mark.slow
 def test_two_processes_follow_one(recipe, tmp_path, capfd):
     one, two = (fit(recipe(f"trainer.devices={count}", "trainer.epochs=4"), tmp_path / str(count)) for count in (1, 2))
     # The sums are the same, added in another order: single precision, grown over 12 steps.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -16,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 from torch import nn
 
 from torchcaps.diagnostics import Snapshot
+from torchcaps.train._signals import SIGNALS, Stopped
 from torchcaps.train._strategies import full_state
 from torchcaps.train._tables import write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import KEY, RunState, checkpoint_path, drop_old, run_entry
@@ -25,23 +25,6 @@ from torchcaps.train.run import Run
 Diagnostics = Callable[[nn.Module, nn.Module], Snapshot]
 # Seconds of training after which a checkpoint is due, however long a step takes.
 SECONDS = 60.0
-# Ctrl-C, the end of a batch job, the end of a terminal session.
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-# The end of the time of a SLURM job, as `sbatch --signal=USR1@SECONDS` asks for it.
-if "SLURM_JOB_ID" in os.environ and hasattr(signal, "SIGUSR1"):
-    SIGNALS.append(signal.SIGUSR1)
-
-
-class Stopped(Exception):  # noqa: N818 (it is no error)
-    """Ends the training loop after a signal; a KeyboardInterrupt would make Lightning end the process.
-
-    Args:
-        number: The signal.
-    """
-
-    def __init__(self, number: int = signal.SIGINT) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def is_better(row: dict[str, Any], best: dict[str, Any]) -> bool:

@@ -23,10 +23,11 @@ from torchcaps.diagnostics import EpochDiagnostics
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models import ImageModel
 from torchcaps.train._attached import Attached
-from torchcaps.train._callback import EpochCheckpoint, RunCallback, Stopped
+from torchcaps.train._callback import EpochCheckpoint, RunCallback
 from torchcaps.train._cluster import Group, launched, reporting_lost
 from torchcaps.train._loggers import make_loggers
 from torchcaps.train._progress import ProgressBar
+from torchcaps.train._signals import Stopped
 from torchcaps.train._strategies import make_strategy
 from torchcaps.train._whole_diagnostics import WholeDiagnostics
 from torchcaps.train._workers import run_workers

@@ -24,13 +24,13 @@ from torchcaps.data import ImageDataset, load_data
 from torchcaps.errors import CheckpointError, ConfigError, DataError, TorchcapsError
 from torchcaps.models import save_weights
 from torchcaps.train._attached import Attached, attach
-from torchcaps.train._callback import Stopped
 from torchcaps.train._cluster import Group, is_restarted, launch_id, launched, requeue
 from torchcaps.train._loggers import check_loggers
 from torchcaps.train._loop import follow, train_loop
 from torchcaps.train._progress import testing_bar
 from torchcaps.train._recovery import RECORD, set_aside_folders, text_hash
 from torchcaps.train._recovery import restart as restart_folder
+from torchcaps.train._signals import Stopped
 from torchcaps.train._tables import METRICS, metrics_text, write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
 from torchcaps.train.environment import now, provenance

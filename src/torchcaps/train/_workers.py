@@ -18,7 +18,7 @@ from typing import Any
 
 from torchcaps.errors import ProcessError, TorchcapsError
 from torchcaps.plugins import load_plugins
-from torchcaps.train._callback import SIGNALS, Stopped
+from torchcaps.train._signals import SIGNALS, Stopped
 
 _PR_SET_PDEATHSIG = 1
 # Seconds for the other processes to end by themselves after one has failed: they lose their connection to it.
@@ -58,6 +58,8 @@ def run_workers(target: Callable[..., None], world: int, args: Sequence[Any], hi
             if failed is not None and not received:
                 for process in processes:
                     process.join(_GRACE)
+                # One that was killed may be seen after another that lost its connection to it.
+                failed = _wait(processes)
         finally:
             for process in filter(lambda process: process.pid is not None, processes):
                 process.kill()
