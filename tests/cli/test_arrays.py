@@ -30,6 +30,12 @@ def test_train_a_file_of_signals(signals: Path, tmp_path: Path, ask) -> None:
     assert run.load_model().image_shape == (2, 24)
     assert (tmp_path / "run" / "report.html").is_file()
     refused(ask, "predict", tmp_path / "run", signals, about=["(2, 24)"])
+    code, out, _ = ask("explain", tmp_path / "run", "--test", "0,1", "--out", tmp_path)
+    assert code == 0
+    assert "most coupled to" in out
+    assert (tmp_path / "routing.png").is_file()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Dark shades mark the samples" in page
 
 
 def test_chosen_values(signals: Path, tmp_path: Path) -> None:

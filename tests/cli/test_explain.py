@@ -41,6 +41,14 @@ def test_other_class_and_method(run: Path, image: Path, ask_json: Any, tmp_path:
     assert (tmp_path / "gradcam.png").exists()
 
 
+def test_samples_of_the_test_split(run: Path, ask_json: Any, ask: Any, tmp_path: Path) -> None:
+    document = ask_json("explain", run, "--test", "0,3", "--out", tmp_path)
+    assert [entry["image"] for entry in document["explanations"]] == ["test 0", "test 3"]
+    refused(ask, "explain", run, "--test", "0,x", about=["--test", "0,x"])
+    refused(ask, "explain", run, "--test", "99999", about=["--test", "99999"])
+    refused(ask, "explain", run, "a.png", "--test", "0", about=["--test", "a.png"])
+
+
 def test_network_without_routing(cnn_run: Path, image: Path, ask: Any, ask_json: Any, tmp_path: Path) -> None:
     refused(ask, "explain", cnn_run, image, "--out", tmp_path, about=["method", "CNN"])
     assert ask_json("explain", cnn_run, image, "--out", tmp_path, "--method", "ig")["method"] == "ig"
@@ -51,7 +59,7 @@ def test_network_without_routing(cnn_run: Path, image: Path, ask: Any, ask_json:
     [
         ((), ("RUN", "IMAGE")),
         (("--pretrained", "mnist_dynamic"), ("IMAGE",)),
-        (("--pretrained", "smallnorb", "IMAGE"), ("stereo",)),
+        (("--pretrained", "smallnorb", "IMAGE"), ("stereo", "--test")),
         (("--pretrained", "mnist_dynamic", "IMAGE", "--label", "ten"), ("--label", "ten")),
         (("--pretrained", "mnist_dynamic", "IMAGE", "--method", "lime"), ("--method", "lime")),
         (("--pretrained", "mnist_dynamic", "no/such.png"), ("no/such.png",)),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from raising import raises_about
-from torchcaps.data import load_data
+from torchcaps.data import load_data, sentence_words
 from torchcaps.data.readers.labelled_lines import read_labelled_lines
 from torchcaps.data.readers.word_vectors import read_word_vectors
 from torchcaps.errors import ConfigError, DataError
@@ -54,6 +54,14 @@ def test_words_are_columns(text: Path) -> None:
     assert how.max() <= 144
     assert not torch.equal(how, what)
     assert torch.equal(how, load_data("trec", "train", val_size=4).images[0, :, 0, 0])
+
+
+def test_words_of_sentences(text: Path) -> None:
+    data = load_data("trec", "test", length=8)
+    assert sentence_words("trec", data.images) == [["how", "far", "is", "the", "moon", "?"], ["what", "?"]]
+    assert sentence_words("sst2", load_data("sst2", "val").images) == [["the", "worst", "."]]
+    data.images[1, :, 0, 0] = 7
+    assert sentence_words("trec", data.images[1:]) == [["?", "?"]]
 
 
 def test_splits(text: Path) -> None:

@@ -10,7 +10,7 @@ from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.evaluation import routing_relevance, strongest_children
 from torchcaps.models import ImageModel, create_model, list_models
-from torchcaps.nn import CapsConv2d, CapsLinear
+from torchcaps.nn import CapsConv1d, CapsConv2d, CapsLinear
 from torchcaps.types import Capsules
 
 
@@ -119,6 +119,51 @@ def test_wrong_labels(labels: list[int]) -> None:
         routing_relevance(create_model("capsnet_small").eval(), torch.rand(2, 1, 28, 28), torch.tensor(labels))
 
 
+class SignalLayers(ImageModel):
+    """A capsule layer over time below a dense one."""
+
+    ranks = (1,)
+
+    def __init__(self) -> None:
+        super().__init__((1, 6), 2)
+        self.first = CapsConv1d(1, 2, kernel_size=2, stride=2, dims=(4, 4), routing="em")
+        self.head = CapsLinear(6, 2, in_dim=4, out_dim=4)
+
+    def forward(self, images: Tensor) -> Capsules:
+        poses = images.view(-1, 6, 1, 1) * torch.arange(1.0, 5.0)
+        return self.head(self.first(Capsules(poses, images.view(-1, 6, 1))))
+
+
+def test_samples_of_a_signal_receive_the_relevance_of_their_window() -> None:
+    torch.manual_seed(0)
+    model, signals = SignalLayers().eval(), torch.rand(1, 1, 6)
+    found = routing_relevance(model, signals, torch.tensor([1]))
+    below = Capsules(signals.view(-1, 6, 1, 1) * torch.arange(1.0, 5.0), signals.view(-1, 6, 1))
+    with torch.no_grad():
+        middle = model.first(below).flatten()
+        upper = shares(model.head.trace(middle).coupling[-1], middle.activations)[0, :, 1].view(3, 2)  # [T', J]
+        coupling = model.first.trace(below).coupling[-1]  # [T', K, J]
+        lower = shares(coupling, signals.view(3, 2))  # [T', K, J]
+    expected = torch.einsum("tkj,tj->tk", lower, upper).flatten()
+    assert torch.allclose(found.primary[0].relevance[0, :, 0], expected / expected.sum(), atol=1e-5)
+    assert [len(child["place"]) for child in strongest_children(found, 0, 2)] == [1, 1]
+
+
+def test_tokens_are_children_and_padding_has_no_relevance() -> None:
+    torch.manual_seed(0)
+    model = create_model("token_capsnet", (4, 1, 7), 3, routing="dynamic").eval()
+    images = torch.rand(2, 4, 1, 7)
+    images[1, :, :, 5:] = 0
+    found = routing_relevance(model, images, torch.tensor([0, 2]))
+    children = model.features(images)
+    with torch.no_grad():
+        expected = shares(model.head.trace(children).coupling[-1], children.activations)  # [B, N, J]
+    assert torch.allclose(found.primary[0].relevance[0], expected[0, :, 0], atol=1e-5)
+    assert torch.allclose(found.primary[0].relevance[1], expected[1, :, 2], atol=1e-5)
+    assert found.primary[0].relevance[1, 5:].tolist() == [0, 0]
+    assert strongest_children(found, 1, 1)[0]["place"] == []
+
+
 def test_strongest_children() -> None:
     model = create_model("capsnet_small").eval()
     found = routing_relevance(model, torch.rand(2, 1, 28, 28))
@@ -126,7 +171,8 @@ def test_strongest_children() -> None:
     part = found.primary[0]
     assert [row["relevance"] for row in rows] == part.relevance[1].flatten().sort(descending=True).values[:5].tolist()
     best = rows[0]
-    place = (best["row"], best["column"], best["type"])
+    place = (*best["place"], best["type"])
+    assert len(place) == 3
     assert float(part.relevance[1][place]) == best["relevance"]
     assert float(part.capsules.activations[1][place]) == best["activation"]
     assert sum(best["coupling"]) == pytest.approx(1, abs=1e-5)

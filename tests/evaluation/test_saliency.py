@@ -12,6 +12,7 @@ from torchcaps.data import load_data
 from torchcaps.errors import ConfigError, MissingPackageError, UnknownNameError
 from torchcaps.evaluation import SALIENCY, by_deletion, deletion_curve, receptive_fields, saliency
 from torchcaps.models import ImageModel, create_model
+from torchcaps.nn import MarginLoss
 from torchcaps.types import Capsules
 
 
@@ -39,6 +40,52 @@ def test_maps_are_shares(name: str, method: str) -> None:
     assert (maps >= 0).all()
     assert torch.allclose(maps.sum(dim=(1, 2)), torch.ones(2), atol=1e-4)
     assert not maps.requires_grad
+
+
+SHAPES = {
+    "capsnet_1d": (2, 24),
+    "matrix_capsnet_1d": (2, 24),
+    "cnn_1d": (2, 24),
+    "capsnet_3d": (1, 14, 14, 14),
+    "token_capsnet": (5, 1, 9),
+    "token_mean": (5, 1, 9),
+}
+
+
+@pytest.mark.parametrize("method", SALIENCY.names())
+@pytest.mark.parametrize("name", SHAPES)
+def test_maps_of_signals_volumes_and_tokens_are_shares(name: str, method: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, SHAPES[name], 3).eval()
+    if method == "routing" and name in ("cnn_1d", "token_mean"):
+        return
+    images = torch.rand(2, *model.image_shape)
+    images[1, ..., 6:] = 0
+    maps = saliency(model, images, method=method)
+    assert maps.shape == (2, *model.image_shape[1:])
+    assert (maps >= 0).all()
+    assert torch.allclose(maps.flatten(1).sum(dim=1), torch.ones(2), atol=1e-4)
+    if model.reads_tokens:
+        assert not maps[1, ..., 6:].any()
+
+
+def test_token_that_decides_is_the_most_relevant() -> None:
+    torch.manual_seed(0)
+    model = create_model("token_capsnet", (4, 1, 6), 2, routing="dynamic", dropout=0).eval()
+    # All tokens but one are equal in all channels, which normalisation makes 0; the channel of the other is the class.
+    images, labels = torch.full((256, 4, 1, 6), 0.1), torch.arange(256) % 2
+    places = torch.randint(6, (256,))
+    images[torch.arange(256), labels, 0, places] = 1.0
+    optimiser, loss = torch.optim.Adam(model.parameters(), lr=0.01), MarginLoss()
+    for _ in range(30):
+        optimiser.zero_grad()
+        loss(model(images), labels).backward()
+        optimiser.step()
+    assert (model(images).activations.argmax(dim=1) == labels).float().mean() > 0.95
+    maps = saliency(model, images, labels)[:, 0]  # [B, N]
+    # Convolutions mix a token with two neighbours on each side.
+    near = (maps.argmax(dim=1) - places).abs() <= 2
+    assert near.float().mean() > 0.9
 
 
 def test_integrated_gradients_find_the_pixel() -> None:

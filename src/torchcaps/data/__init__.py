@@ -1,5 +1,6 @@
 """Image data sets by name, from folders or from arrays: map-style datasets, batches, augmentation."""
 
+from torchcaps.data._tokens import sentence_words
 from torchcaps.data.affine_mnist import load_affine_mnist
 from torchcaps.data.affnist import load_affnist
 from torchcaps.data.arrays import load_arrays
@@ -82,6 +83,7 @@ __all__ = [
     "make_shards",
     "read_image",
     "register_data",
+    "sentence_words",
     "shrink",
     "to_float",
     "verify_data",

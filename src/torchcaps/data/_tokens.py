@@ -16,6 +16,7 @@ from torch import Tensor
 
 from torchcaps.data._sources import DataFile, Source, obtain
 from torchcaps.data.readers.word_vectors import read_word_vectors
+from torchcaps.data.registry import DATASETS
 from torchcaps.errors import ConfigError, DataError
 
 SIZE = 100
@@ -53,17 +54,53 @@ def encode(sentences: Sequence[Sequence[str]], length: int) -> Tensor:
     """
     if length < 1:
         raise ConfigError(f"length: expected a number of words of at least 1, got {length}")
-    path = GLOVE.find(GLOVE.files[0]) or GLOVE.find(SUBSET) or obtain(GLOVE.files[0], GLOVE)
-    words = {word for sentence in sentences for word in sentence[:length]}
-    vectors = read_word_vectors(path, words, SIZE, GLOVE.files[0].max_bytes)
-    if not vectors:
-        raise DataError(f"{path}: expected vectors of the {len(words):,} words of the data set, got none of them")
-    columns = {word: _to_bytes(vectors[word] if word in vectors else _random(word)) for word in words}
+    columns = _columns({word for sentence in sentences for word in sentence[:length]})
     images = np.zeros((len(sentences), SIZE, 1, length), np.uint8)
     for number, sentence in enumerate(sentences):
         for place, word in enumerate(sentence[:length]):
             images[number, :, 0, place] = columns[word]
     return torch.from_numpy(images)
+
+
+def sentence_words(name: str, images: Tensor) -> list[list[str]] | None:
+    """Return the words of sentences of a data set.
+
+    Args:
+        name: Name of the data set.
+        images: Its images, uint8.
+
+    Shape:
+        images: [N, 100, 1, length].
+
+    Returns:
+        The words of each sentence, without padding; None for a data set without sentences.
+
+    Example:
+        >>> sentence_words("digits", torch.zeros(1, 1, 28, 28, dtype=torch.uint8)) is None
+        True
+    """
+    # Data of a user's own have other names.
+    sources = list(DATASETS[name].sources) if name in DATASETS else []
+    if GLOVE not in sources:
+        return None
+    source = sources[0]
+    words: set[str] = set()
+    for file in source.files:
+        sentences, _ = source.check(obtain(file, source), file)
+        words.update(word for sentence in sentences for word in sentence)
+    # Equal columns mean words with equal vectors; the first one in the alphabet stands for them.
+    spelled = {column.tobytes(): word for word, column in sorted(_columns(words).items(), reverse=True)}
+    columns = images[:, :, 0].transpose(1, 2).contiguous().numpy()  # [N, length, 100]
+    return [[spelled.get(column.tobytes(), "?") for column in sentence if column.any()] for sentence in columns]
+
+
+def _columns(words: set[str]) -> dict[str, np.ndarray]:
+    """Return the bytes [100] of words."""
+    path = GLOVE.find(GLOVE.files[0]) or GLOVE.find(SUBSET) or obtain(GLOVE.files[0], GLOVE)
+    vectors = read_word_vectors(path, words, SIZE, GLOVE.files[0].max_bytes)
+    if not vectors:
+        raise DataError(f"{path}: expected vectors of the {len(words):,} words of the data set, got none of them")
+    return {word: _to_bytes(vectors[word] if word in vectors else _random(word)) for word in words}
 
 
 def _to_bytes(vector: np.ndarray) -> np.ndarray:

@@ -24,7 +24,8 @@ IMAGES, STEPS, BATCH = 256, 20, 32
 def deletion_curve(model: ImageModel, images: Tensor, labels: Tensor, maps: Tensor, *, insert: bool = False) -> Tensor:
     """Return the probability of a class while pixels are replaced, the most relevant first (Petsiuk et al. 2018).
 
-    A pixel is replaced by the median of its image and channel, which is the background of digits and of smallNORB.
+    A pixel is replaced by the median of its image and channel, which is the background of digits and of smallNORB; so
+    are the samples of signals and the voxels of volumes. A token is replaced by padding.
 
     Args:
         model: The network, in evaluation mode.
@@ -34,7 +35,7 @@ def deletion_curve(model: ImageModel, images: Tensor, labels: Tensor, maps: Tens
         insert: Whether to start from the replaced image and insert pixels instead.
 
     Shape:
-        images: [B, C, H, W]; labels: [B]; maps: [B, H, W]; returns [B, 21].
+        images: [B, C, H, W] or of another number of axes; labels: [B]; maps: [B, H, W]; returns [B, 21].
 
     Returns:
         The probability after 0 %, 5 %, ... 100 % of the pixels.
@@ -46,7 +47,10 @@ def deletion_curve(model: ImageModel, images: Tensor, labels: Tensor, maps: Tens
         torch.Size([2, 21])
     """
     scores = Scores(model)
-    plain = images.flatten(2).median(dim=2).values[..., None, None].expand_as(images)  # [B, C, H, W]
+    medians = images.flatten(2).median(dim=2, keepdim=True).values  # [B, C, 1]
+    if model.reads_tokens:
+        medians = torch.zeros_like(medians)
+    plain = medians.expand_as(images.flatten(2)).view_as(images)  # [B, C, H, W]
     # The place of each pixel in the order of relevance, from 0.
     rank = (
         maps.flatten(1)

@@ -26,7 +26,8 @@ class PrimaryRelevance:
         relevance: Share of each capsule in the activation of the explained class.
 
     Shape:
-        capsules: a grid, poses [B, H, W, I, P], or a set, poses [B, I, P]; relevance: [B, H, W, I] or [B, I].
+        capsules: a grid, poses [B, H, W, I, P] for images, [B, T, I, P] for signals, [B, D, H, W, I, P] for volumes, or
+        a set, poses [B, I, P]; relevance: the same without P.
     """
 
     layer: str
@@ -120,14 +121,15 @@ def strongest_children(found: RoutingRelevance, image: int, count: int = 8) -> l
         count: Number of capsules.
 
     Returns:
-        For each capsule, the most relevant first: `layer` that reads it, `row` and `column` in its grid (None in a
-        set), `type`, `relevance`, `activation`, and `coupling` to each class (None if it votes for capsules between).
+        For each capsule, the most relevant first: `layer` that reads it, `place` in its grid, such as [row, column]
+        (empty in a set), `type`, `relevance`, `activation`, and `coupling` to each class (None if it votes for
+        capsules between). In a set, the type is the number of the capsule; of tokens, the number of the token.
 
     Example:
         >>> from torchcaps import create_model
         >>> found = routing_relevance(create_model("capsnet_small").eval(), torch.rand(1, 1, 28, 28))
         >>> sorted(strongest_children(found, 0, 2)[0])
-        ['activation', 'column', 'coupling', 'layer', 'relevance', 'row', 'type']
+        ['activation', 'coupling', 'layer', 'place', 'relevance', 'type']
     """
     rows = []
     for part in found.primary:
@@ -137,12 +139,10 @@ def strongest_children(found: RoutingRelevance, image: int, count: int = 8) -> l
         direct = coupling.shape[::2] == found.activations.shape
         for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             place = [int(axis) for axis in torch.unravel_index(torch.tensor(index), relevance.shape)]
-            row, column = place[:2] if len(place) == 3 else (None, None)
             rows.append(
                 {
                     "layer": part.layer,
-                    "row": row,
-                    "column": column,
+                    "place": place[:-1],
                     "type": place[-1],
                     "relevance": value,
                     "activation": float(part.capsules.activations[image].flatten()[index]),

@@ -13,38 +13,42 @@ from torchcaps._registry import Registry
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation.relevance import PrimaryRelevance, routing_relevance
 from torchcaps.models import ImageModel
+from torchcaps.models.token_classifier import present_tokens
 from torchcaps.nn import Scores, routing_layers
 from torchcaps.types import Capsules
 
-# Takes images [B, C, H, W] and labels [B], and returns maps [B, H, W].
+# Takes images [B, C, H, W] and labels [B], and returns maps [B, H, W]; of signals [B, T], of volumes [B, D, H, W].
 Explainer = Callable[[Tensor, Tensor], Tensor]
 # Random images over which a receptive field is measured.
 FIELD_IMAGES = 4
 IG_STEPS = 32
+# Interpolation by the number of axes of a batch.
+_LINEAR = {3: "linear", 4: "bilinear", 5: "trilinear"}
 
 SALIENCY: Registry[Callable[[ImageModel], Explainer]] = Registry("method")
 
 
 def saliency(model: ImageModel, images: Tensor, labels: Tensor | None = None, method: str = "routing") -> Tensor:
-    """Return how much each pixel contributes to a class, by one of the methods of `SALIENCY`.
+    """Return how much each pixel, sample or token contributes to a class, by one of the methods of `SALIENCY`.
 
     `routing` carries the class back by coupling times activation (`routing_relevance`), and from a grid of primary
     capsules to pixels by their receptive fields; a set of capsules has no positions, and there gradient times image of
-    their activations takes the last step. `ig` are integrated gradients (Sundararajan et al. 2017) from a black image,
-    `gradcam` is Grad-CAM at the end of the stem (Selvaraju et al. 2017), both through Captum. `random` and `centre`,
-    the same map for every image, are controls.
+    their activations takes the last step. Tokens are capsules themselves. `ig` are integrated gradients (Sundararajan
+    et al. 2017) from a black image, `gradcam` is Grad-CAM at the end of the stem (Selvaraju et al. 2017), both through
+    Captum. `random` and `centre`, the same map for every image, are controls.
 
     Args:
         model: A classifier in evaluation mode.
-        images: The images.
+        images: The images, signals, volumes, or tokens in the columns of images.
         labels: The class to explain in each image. Default: the predicted one.
         method: Name of the method.
 
     Shape:
-        images: [B, C, H, W]; labels: [B]; returns [B, H, W].
+        images: [B, C, H, W]; labels: [B]; returns [B, H, W]. Signals [B, C, T] have maps [B, T], volumes
+        [B, C, D, H, W] have maps [B, D, H, W].
 
     Returns:
-        Maps that are not negative and sum to 1.
+        Maps that are not negative and sum to 1. Padding of tokens has no relevance.
 
     Raises:
         ConfigError: If the model does not classify, or the method needs routing and it has none.
@@ -90,12 +94,19 @@ def make_explainer(model: ImageModel, method: str) -> Explainer:
         # Copies: callers may be in inference mode, whose tensors have no gradients.
         with torch.inference_mode(False), torch.enable_grad():
             maps = made(images.detach().clone(), labels.clone()).detach().clamp(min=0)  # [B, H, W]
-        total = maps.sum(dim=(1, 2), keepdim=True)
         # A map without any relevance is even.
-        even = torch.full_like(maps, 1 / maps[0].numel())
-        return torch.where(total > 0, maps / total.clamp(min=torch.finfo(maps.dtype).tiny), even)
+        even = torch.ones_like(maps)
+        if model.reads_tokens:
+            even = even * present_tokens(images).view_as(maps)
+        maps = maps * even
+        total, count = (_sum_per_image(each) for each in (maps, even))  # [B, 1, 1]
+        return torch.where(total > 0, maps / total.clamp(min=torch.finfo(maps.dtype).tiny), even / count)
 
     return explain
+
+
+def _sum_per_image(maps: Tensor) -> Tensor:
+    return maps.sum(dim=tuple(range(1, maps.dim())), keepdim=True)
 
 
 @SALIENCY.register("routing")
@@ -108,10 +119,13 @@ def _routing(model: ImageModel) -> Explainer:
         found = routing_relevance(model, images, labels)
         maps = images.new_zeros(images.shape[0], *images.shape[2:])
         for part in found.primary:
-            if part.relevance.dim() == 4:
+            if part.relevance.dim() > 2:
                 if part.layer not in fields:
                     fields[part.layer] = receptive_fields(model, part.layer)
-                maps = maps + torch.einsum("bp,phw->bhw", part.relevance.sum(dim=-1).flatten(1), fields[part.layer])
+                places = part.relevance.sum(dim=-1).flatten(1)  # [B, H*W]
+                maps = maps + torch.tensordot(places, fields[part.layer], dims=1)
+            elif model.reads_tokens:
+                maps = maps + part.relevance.view_as(maps)
             else:
                 maps = maps + _by_gradient(model, part, images)
         return maps
@@ -129,7 +143,7 @@ def receptive_fields(model: ImageModel, layer: str) -> Tensor:
         layer: Path of the routing layer that reads the grid.
 
     Shape:
-        Returns [H*W, height, width].
+        Returns [H*W, height, width]; [T, length] of signals, [D*H*W, depth, height, width] of volumes.
 
     Returns:
         One map per position, each with sum 1.
@@ -145,18 +159,21 @@ def receptive_fields(model: ImageModel, layer: str) -> Tensor:
     for _ in range(FIELD_IMAGES):
         image = torch.rand(1, *model.image_shape, generator=generator).to(weight)
         with torch.no_grad():
-            grid = _children(model, layer, image).poses.shape[1:3]
-        count = grid[0] * grid[1]
-        images = image.repeat(count, 1, 1, 1).requires_grad_()
-        with torch.enable_grad():
-            poses = _children(model, layer, images).poses.flatten(1, 2)  # [H*W, H*W, I, P]
-            own = poses[torch.arange(count), torch.arange(count)]  # [H*W, I, P]
-            signs = torch.randn(own.shape, generator=generator).to(own)
-            (gradient,) = torch.autograd.grad((own * signs).sum(), images)
-        field = gradient.abs().sum(dim=1)  # [H*W, height, width]
+            count = _children(model, layer, image).poses[..., 0, 0].numel()
+        fields = []
+        # A volume has many positions.
+        for places in torch.arange(count).split(64):
+            images = image.repeat(len(places), *[1] * (image.dim() - 1)).requires_grad_()
+            with torch.enable_grad():
+                poses = _children(model, layer, images).poses.flatten(1, -3)  # [64, H*W, I, P]
+                own = poses[torch.arange(len(places)), places]  # [64, I, P]
+                signs = torch.randn(own.shape, generator=generator).to(own)
+                (gradient,) = torch.autograd.grad((own * signs).sum(), images)
+            fields.append(gradient.abs().sum(dim=1))  # [64, height, width]
+        field = torch.cat(fields)  # [H*W, height, width]
         total = field if total is None else total + field
     assert total is not None
-    return total / total.sum(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(total.dtype).tiny)
+    return total / _sum_per_image(total).clamp(min=torch.finfo(total.dtype).tiny)
 
 
 def _by_gradient(model: ImageModel, part: PrimaryRelevance, images: Tensor) -> Tensor:
@@ -204,7 +221,7 @@ def _gradcam(model: ImageModel) -> Explainer:
     def explain(images: Tensor, labels: Tensor) -> Tensor:
         found = made.attribute(images, target=labels, relu_attributions=True)  # [B, 1, h, w]
         assert isinstance(found, Tensor)
-        return F.interpolate(found, images.shape[2:], mode="bilinear", align_corners=False).squeeze(1)
+        return F.interpolate(found, images.shape[2:], mode=_LINEAR[images.dim()], align_corners=False).squeeze(1)
 
     return explain
 
@@ -220,8 +237,8 @@ def _centre(model: ImageModel) -> Explainer:
     """The same map for every image: the nearer to the centre, the more relevant."""
 
     def explain(images: Tensor, labels: Tensor) -> Tensor:
-        rows, columns = (torch.linspace(-1, 1, side, device=images.device) for side in images.shape[2:])
-        near = (-2 * (rows[:, None].square() + columns.square())).exp()  # [H, W]
-        return near.to(images.dtype).repeat(len(images), 1, 1)
+        axes = [torch.linspace(-1, 1, side, device=images.device).square() for side in images.shape[2:]]
+        near = (-2 * torch.stack(torch.meshgrid(*axes, indexing="ij")).sum(dim=0)).exp()  # [H, W]
+        return near.to(images.dtype).expand(len(images), *near.shape)
 
     return explain

@@ -97,6 +97,8 @@ class ImageModel(nn.Module):
         decoder: Module from masked class capsules to images, or None.
         default_loss: Name of the loss that the model is trained with by default, a key of `nn.LOSSES`.
         ranks: Numbers of axes that the class accepts: 1 for signals, 2 for images, 3 for volumes.
+        reads_tokens: Whether each position is a token, and the capsules of `features` are the tokens in their order;
+            positions whose channels are all 0 are padding.
         is_classifier: Whether the output are class capsules. If False, the model is trained with `objective`.
         any_size: Whether a trained model accepts images of other heights and widths than `image_shape`.
         min_size: Smallest height and width that a model with `any_size` accepts.
@@ -129,6 +131,7 @@ class ImageModel(nn.Module):
     decoder: nn.Module | None
     default_loss: str = "margin"
     ranks: ClassVar[tuple[int, ...]] = (2,)
+    reads_tokens: bool = False
     is_classifier: bool = True
     any_size: bool = False
     min_size: int = 1

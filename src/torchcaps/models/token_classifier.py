@@ -111,6 +111,7 @@ class TokenScores(ImageModel):
 
     default_loss = "cross_entropy"
     any_size = True
+    reads_tokens = True
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class TokenCapsNet(RoutedModel):
     """
 
     any_size = True
+    reads_tokens = True
 
     def __init__(
         self,

@@ -98,8 +98,7 @@ ENTRIES = (
     FigureEntry(
         "explanations",
         "Explanations",
-        "pixels that predictions rest on, by routing",
-        shows_images=True,
+        "pixels, samples or words that predictions rest on, by routing",
         in_report=True,
         model_specific=True,
         whole_split=True,
