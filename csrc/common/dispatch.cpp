@@ -25,8 +25,10 @@ InstructionSet best_instruction_set() {
   __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
   if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return InstructionSet::portable;
   // The operating system must save the registers as well: 0x06 are those of AVX, 0xe6 also those of AVX-512.
+#if defined(TORCHCAPS_AVX512)
   if (has(saved, 0xe6) && has(ebx, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL))
     return InstructionSet::avx512;
+#endif
   return has(saved, 0x06) && has(ebx, bit_AVX2) ? InstructionSet::avx2 : InstructionSet::portable;
 }
 #else
