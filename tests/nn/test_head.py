@@ -121,6 +121,13 @@ def test_features_of_another_shape(shape: tuple[int, ...]) -> None:
         CapsHead(12, 3)(torch.zeros(shape))
 
 
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("shape", [(2, 0, 12), (2, 12, 0, 4)])
+def test_features_without_a_token(shape: tuple[int, ...], pool) -> None:
+    with raises_about(ShapeError, "features:", f"got {shape}"):
+        CapsHead(12, 3, pool=pool)(torch.zeros(shape))
+
+
 def test_mask_of_all_tokens() -> None:
     mask = torch.ones(3, 5, dtype=torch.bool)
     mask[1] = False

@@ -1,6 +1,6 @@
 """Benchmarks of layers and training steps, beside the usual implementations, on this machine."""
 
-from torchcaps.bench import capsnet, dynamic, em, grids, loading, routers, sequences
+from torchcaps.bench import backbone, capsnet, dynamic, em, grids, loading, routers, sequences
 from torchcaps.bench._case import CASES, Candidate, Case, one_axis_sweep
 from torchcaps.bench.render import read_result, render, summary
 from torchcaps.bench.run import run_case, write_result

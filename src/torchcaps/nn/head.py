@@ -128,6 +128,8 @@ class FeatureCaps(nn.Module):
             raise ShapeError(
                 f"features: expected [B, {size}, H, W], [B, N, {size}] or [B, {size}], got {tuple(features.shape)}"
             )
+        if 0 in features.shape[1:]:
+            raise ShapeError(f"features: expected at least one position or token, got {tuple(features.shape)}")
         if features.dim() == 2:
             return features.unsqueeze(1)
         return features.flatten(2).transpose(1, 2) if features.dim() == 4 else features

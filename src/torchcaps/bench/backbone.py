@@ -1,0 +1,101 @@
+"""A training step of `backbone_capsnet` on large images, beside the same backbone with a linear head, and loading."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import weakref
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
+from torchcaps.bench.dynamic import check_kernel
+from torchcaps.data import Augment, BatchLoader, load_data
+from torchcaps.models import create_model
+from torchcaps.nn import MarginLoss
+
+# `layers` is the number in the name of the backbone.
+BASE: Point = {"batch": 32, "side": 224, "layers": 10}
+# What `torchcaps train DIR` chooses for colour images.
+AUGMENT = Augment(
+    resized_crop=0.4, rotate=8.0, erase=0.25, brightness=0.1, contrast=0.2, flip=True, saturation=0.2, hue=0.02
+)
+CLASSES = 10
+
+
+def step(name: str, point: Point) -> Tasks:
+    """Prepare a training step: forward, margin loss, backward, update.
+
+    Args:
+        name: Name of the model.
+        point: Sizes of the measurement.
+
+    Returns:
+        The task.
+    """
+    torch.manual_seed(0)
+    shape = (3, point["side"], point["side"])
+    model = create_model(name, shape, CLASSES, backbone=f"resnet{point['layers']}")
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    images, labels = torch.rand(point["batch"], *shape), torch.arange(point["batch"]) % CLASSES
+    margin = MarginLoss()
+
+    def call() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        margin(model(images), labels).backward()
+        optimiser.step()
+
+    return {"step": call}
+
+
+def decoded(point: Point) -> Tasks:
+    """Read a batch of JPEG files from disk and augment it, in the process that asks for it."""
+    folder = Path(tempfile.mkdtemp())
+    write_photographs(folder, 2 * point["batch"], point["side"])
+    data = load_data("folder", "train", path=folder, image_size=point["side"], memory_mb=0)
+    batches = BatchLoader(data, point["batch"], shuffle=True, augment=AUGMENT)
+    endless = itertools.chain.from_iterable(itertools.repeat(batches))
+
+    def call() -> object:
+        return next(endless)
+
+    weakref.finalize(call, shutil.rmtree, folder)
+    return {"step": call}
+
+
+def write_photographs(folder: Path, count: int, side: int) -> None:
+    """Write smooth random images of two classes as JPEG files, a quarter larger than a side.
+
+    Args:
+        folder: Folder of the classes.
+        count: Number of images.
+        side: Side of the images of the network.
+    """
+    rng = np.random.default_rng(0)
+    size = side + side // 4
+    for number in range(count):
+        target = folder / str(number % 2) / f"{number:05d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(rng.integers(0, 256, (size // 8, size // 8, 3), np.uint8))
+        coarse.resize((size, size), Image.Resampling.BICUBIC).save(target, quality=90)
+
+
+CASES.add(
+    "backbone",
+    Case(
+        title="A training step at 224 px: a capsule head and a linear head on one backbone, and loading its batch",
+        candidates=(
+            Candidate("backbone_capsnet", partial(step, "backbone_capsnet")),
+            Candidate("backbone_linear", partial(step, "backbone_linear")),
+            Candidate("batch of JPEG files, augmented", decoded),
+        ),
+        points=one_axis_sweep(BASE, layers=(8, 18)),
+        quick=({**BASE, "batch": 8, "layers": 8},),
+        check=check_kernel,
+    ),
+)
