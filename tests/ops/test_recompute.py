@@ -92,6 +92,7 @@ def test_matches_the_reference(name: str, case: str) -> None:
             lambda *tensors: run(layer, "reference", *tensors),
             inputs,
             factor=4,
+            draws=4,
         )
 
 
@@ -167,6 +168,7 @@ def test_tensors_with_an_axis_for_the_samples(name: str, start: str) -> None:
             lambda *tensors, call=call: call("reference", *tensors),
             inputs,
             factor=4,
+            draws=4,
         )
 
 
