@@ -11,6 +11,7 @@ __all__ = [
     "CASES",
     "Candidate",
     "Case",
+    "backbone",
     "capsnet",
     "dynamic",
     "em",
