@@ -209,15 +209,33 @@ def claims() -> str:
 
 
 def measured(protocol: str) -> str:
-    """Return the recorded results of a protocol in Markdown."""
-    table = json.loads((ROOT / "results" / f"protocol-{protocol}.json").read_text())
-    columns = list(dict.fromkeys(column for result in table.values() for column in result["columns"]))
-    lines = [f"| network | row | images | {' | '.join(columns)} |", "|---|---|---:|" + "---:|" * len(columns)]
-    for label, result in sorted(table.items()):
+    """Return the recorded results of a protocol in Markdown, one table for each set of columns."""
+    found = json.loads((ROOT / "results" / f"protocol-{protocol}.json").read_text())
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for label, result in sorted(found.items()):
+        columns = tuple(result["columns"])
+        head = [f"| network | row | images | {' | '.join(columns)} |", "|---|---|---:|" + "---:|" * len(columns)]
+        lines = tables.setdefault(columns, head)
         for row in result["rows"]:
             shown = [_number(row, column, result["is_share"]) for column in columns]
             lines.append(f"| `{label}` | {row['name']} | {row['count']:,} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+    return "\n\n".join("\n".join(lines) for lines in tables.values())
+
+
+def equivariance() -> str:
+    """Return the recorded curves of poses in Markdown: one table for each transformation."""
+    tables: dict[str, list[str]] = {}
+    for label, result in sorted(json.loads((ROOT / "results" / "protocol-pose.json").read_text()).items()):
+        for curve in result["curves"]:
+            title = f"{curve['name']}, {curve['axis']}"
+            head = [
+                f"| {title} | | {' | '.join(f'{at:g}' for at in curve['at'])} |",
+                "|---|---|" + "---:|" * len(curve["at"]),
+            ]
+            lines = tables.setdefault(title, head)
+            for name, line in curve["lines"].items():
+                lines.append(f"| `{label}` | {name} | {' | '.join(f'{value:.2f}' for value in line)} |")
+    return "\n\n".join("\n".join(lines) for lines in tables.values())
 
 
 def _number(row: dict[str, Any], column: str, is_share: bool) -> str:
@@ -630,9 +648,9 @@ def faithful(file: Path = ROOT / "results" / "faithfulness.json") -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
-    "docs/claims.md": {"claims": claims, "pose": partial(measured, "pose")},
+    "docs/claims.md": {"claims": claims, "pose": partial(measured, "pose"), "equivariance": equivariance},
     "docs/comparison.md": {"comparison": comparison},
-    "docs/evaluation.md": {"ood": partial(measured, "ood")},
+    "docs/evaluation.md": {"ood": partial(measured, "ood"), "adversarial": partial(measured, "adversarial")},
     "docs/howto/which_model.md": {"choice": choice},
     "docs/own_images.md": {"images": image_sets},
     "docs/kernels.md": {"support": support, "roofline": roofline, "compiled": compiled},

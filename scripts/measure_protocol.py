@@ -43,8 +43,8 @@ def finished_epochs(run: Run) -> int:
     return len((run.path / "metrics.csv").read_text().splitlines()) - 1
 
 
-def measure(protocol: str, word: str, folder: Path = FOLDER) -> None:
-    """Measure one network, and store the result."""
+def measure(protocol: str, word: str, origin: dict[str, Any], folder: Path = FOLDER) -> None:
+    """Measure one network, and store the result with the versions, commit and machine of `origin`."""
     label, _, path = word.partition("=")
     run = Run.open(path) if path else PretrainedRun(label)
     started = time.monotonic()
@@ -66,7 +66,7 @@ def measure(protocol: str, word: str, folder: Path = FOLDER) -> None:
     about["parameters"] = sum(part.numel() for name, part in parts.items() if not name.startswith("decoder."))
     file = folder / f"protocol-{protocol}.json"
     table = json.loads(file.read_text()) if file.exists() else {}
-    table[label] = {**about, "seconds": seconds, **provenance(), **result}
+    table[label] = {**about, "seconds": seconds, **origin, **result}
     file.write_text(json.dumps(table, indent=1) + "\n")
 
 
@@ -75,6 +75,8 @@ if __name__ == "__main__":
     limits = [int(word.removeprefix("--images=")) for word in words if word.startswith("--images=")]
     if limits:
         limit_images(limits[0])
+    # Before the first file is written, which changes the tree.
+    here = provenance()
     for each in words:
         if not each.startswith("--"):
-            measure(name, each)
+            measure(name, each, here)
