@@ -124,6 +124,13 @@ def tar_of(members: Mapping[str, bytes | tarfile.TarInfo]) -> bytes:
     return file.getvalue()
 
 
+def npy(array: np.ndarray) -> bytes:
+    """An npy file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
 def npz(array: np.ndarray) -> bytes:
     """A packed npz file with one array."""
     file = io.BytesIO()

@@ -12,14 +12,17 @@ from typing import Any
 
 import torch
 from _seeds import INDEX, RECIPE, RECORD
+from safetensors.torch import save
 from torch import nn
 
 from formats import picture, pixels, zip_of
 from torchcaps.data import DATASETS, InMemoryDataset, load_shards
+from torchcaps.data._groups import groups_of_files
 from torchcaps.data._sources import DataFile
 from torchcaps.data.affnist import check_affnist
 from torchcaps.data.kmnist import check_npz
 from torchcaps.data.readers.archives import unpack
+from torchcaps.data.readers.array_files import read_npy
 from torchcaps.data.readers.cifar import read_binary, read_python
 from torchcaps.data.readers.idx import read_idx
 from torchcaps.data.readers.image_files import probe_image, read_image
@@ -29,7 +32,11 @@ from torchcaps.data.readers.ts_files import read_ts
 from torchcaps.data.readers.word_vectors import read_word_vectors
 from torchcaps.data.svhn import check_svhn
 from torchcaps.evaluation.storage import PREDICTIONS, SUMMARY, load_evaluation
-from torchcaps.models import create_model, load_weights, save_weights
+from torchcaps.experiments import Claims, Comparison
+from torchcaps.experiments._json import read_cache, read_json
+from torchcaps.models import create_model, load_described, load_weights, save_weights
+from torchcaps.models._backbones import load_backbone
+from torchcaps.models._weights import KEY
 from torchcaps.train import Run, load_recipe
 from torchcaps.train.checkpoint import read_checkpoint
 
@@ -90,6 +97,32 @@ def _arrays(suffix: str) -> Callable[[Path], None]:
     return read
 
 
+def _groups(path: Path) -> None:
+    """A table that names the patient of each image."""
+    files = [path.parent / "cat" / name for name in ("0.png", "1.png")]
+    groups_of_files(f"{path}:patient", path.parent, files, ["cat"])
+
+
+_STATE = {name: tensor.detach().clone() for name, tensor in create_model("cnn_small").state_dict().items()}
+
+
+def _description(path: Path) -> None:
+    """The description of a model in the metadata of weights, which are those of `cnn_small`."""
+    path.write_bytes(save(_STATE, {KEY: path.read_bytes().decode("utf-8", "replace")}))
+    load_described(path)
+
+
+def _claim(path: Path) -> None:
+    path.replace(path.parent / "item.0")
+    Claims(path.parent).state("item")
+
+
+def _result(path: Path) -> None:
+    """The result of a comparison, and values that can be computed again."""
+    read_cache(path)
+    read_json(Comparison, path)
+
+
 def _recipe(path: Path) -> None:
     load_recipe(path.replace(path.with_suffix(".toml")))
 
@@ -139,15 +172,38 @@ def _predictions(name: str) -> Callable[[Path], None]:
 
 
 @cache
-def _app() -> tuple[asyncio.AbstractEventLoop, Any]:
+def _playground() -> tuple[asyncio.AbstractEventLoop, Any]:
     from torchcaps.playground import create_app, open_network
 
     torch.set_num_threads(1)
     return asyncio.new_event_loop(), create_app(open_network())
 
 
-def _request(path: Path) -> None:
-    """One request to the playground; a status of 5xx or an incomplete response is an error of the server."""
+# An event loop keeps no reference to a task.
+_TASKS: list[asyncio.Task[None]] = []
+
+
+@cache
+def _prediction_server() -> tuple[asyncio.AbstractEventLoop, Any]:
+    from torchcaps.serving import Classifier, create_server_app
+
+    torch.set_num_threads(1)
+    app = create_server_app(Classifier("cnn_small", create_model("cnn_small").eval(), "0123456789"))
+    loop, started = asyncio.new_event_loop(), asyncio.Event()
+
+    async def run() -> None:
+        async with app.router.lifespan_context(app):
+            started.set()
+            await asyncio.Event().wait()
+
+    # The task that makes batches runs as long as the server.
+    _TASKS.append(loop.create_task(run()))
+    loop.run_until_complete(started.wait())
+    return loop, app
+
+
+def _request(path: Path, server: Callable[[], tuple[asyncio.AbstractEventLoop, Any]] = _playground) -> None:
+    """One request to a server; a status of 5xx or an incomplete response is an error of the server."""
     head, _, body = path.read_bytes().partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     method, _, target = first.partition(b" ")
@@ -175,7 +231,7 @@ def _request(path: Path) -> None:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    loop, app = _app()
+    loop, app = server()
     loop.run_until_complete(app(scope, receive, send))
     if not sent or sent[0]["status"] >= 500 or sent[-1].get("more_body", False):
         raise AssertionError(f"response {sent[:1]}")
@@ -192,6 +248,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "word_vectors": lambda path: read_word_vectors(path, {"the", "of"}, 3, 10_000),
     "npz": lambda path: check_npz(path, _FILE),
     "npy": _inside_npz,
+    "npy_file": read_npy,
     "ts": read_ts,
     "ts_set": _arrays(".ts"),
     "npz_set": _arrays(".npz"),
@@ -201,6 +258,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "image": _image,
     "unlisted_image": _image,
     "folder": _folder,
+    "groups": _groups,
     "recipe": _recipe,
     "record": _in_run("run.json", _use_record),
     "run_recipe": _in_run("recipe.toml", _use_record),
@@ -209,6 +267,12 @@ READERS: dict[str, Callable[[Path], object]] = {
     "evaluation": _predictions(SUMMARY),
     "predictions": _predictions(PREDICTIONS),
     "weights": lambda path: load_weights(nn.Linear(3, 2), path),
+    "backbone": lambda path: load_backbone(nn.Linear(3, 2), path),
+    "description": _description,
+    "other_description": _description,
     "checkpoint": read_checkpoint,
+    "claim": _claim,
+    "comparison": _result,
     "request": _request,
+    "prediction": lambda path: _request(path, _prediction_server),
 }

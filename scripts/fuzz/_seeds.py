@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import inspect
 import io
 import json
 import pickle
@@ -10,6 +12,7 @@ import struct
 import sys
 import zipfile
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from formats import (  # noqa: E402
     idx,
     mat,
     norb,
+    npy,
     npz,
     picture,
     pixels,
@@ -37,6 +41,10 @@ from formats import (  # noqa: E402
 )
 from torchcaps.data.readers.image_files import FORMATS  # noqa: E402
 from torchcaps.diagnostics.history import to_csv  # noqa: E402
+from torchcaps.experiments import Comparison, RouterMetrics, RouterRun, summarize_router  # noqa: E402
+from torchcaps.experiments.claims import _dump, _own_record  # noqa: E402
+from torchcaps.models import MODELS, model_rank  # noqa: E402
+from torchcaps.models._create import DEFAULT_SHAPES  # noqa: E402
 from torchcaps.train import load_recipe  # noqa: E402
 from torchcaps.train._tables import metrics_text  # noqa: E402
 from torchcaps.train.checkpoint import KEY, RunState, run_entry  # noqa: E402
@@ -72,7 +80,7 @@ INDEX = {
 @cache
 def seeds() -> dict[str, list[bytes]]:
     """Return small valid inputs by the name of their reader."""
-    return {**_data_sets(), **_images(), **_runs(), "request": _requests()}
+    return {**_data_sets(), **_images(), **_runs(), "request": _requests(), "prediction": _predictions()}
 
 
 def _data_sets() -> dict[str, list[bytes]]:
@@ -100,10 +108,15 @@ def _data_sets() -> dict[str, list[bytes]]:
         "labelled_lines": [b"NUM:dist How far is it ?\nLOC:other Where ?\n", b"0 a na\xc3\xafve one\n0 \xe9t\xe9 .\n"],
         "word_vectors": [b"the 0.1 -2 3e-1\nother 1 2 3\nof 1 2 3\n", gzip.compress(b"of 1 2 3\n")],
         "npz": [npz(pixels(3, 4, 5))],
+        "npy_file": [npy(pixels(3, 4, 5)), npy(np.ones((2, 3), np.float32))],
         "npy": [zipfile.ZipFile(io.BytesIO(npz(pixels(3, 4, 5)))).read("arr_0.npy")],
         "ts": [signal_file(), gzip.compress(signal_file())],
         "ts_set": [signal_file()],
         "npz_set": [array_file(pixels(9, 4, 5)), array_file(np.ones((9, 2, 5), np.float32))],
+        "groups": [
+            b"file,patient\ncat/0.png,a\ncat/1.png,b\n",
+            b"\xef\xbb\xbfpatient,path\r\na,0.png\r\nb,1.png\r\n",
+        ],
         "archive": [zip_of(members), tar_of(members), gzip.decompress(tar_of(members))],
         "shard": [gzip.decompress(tar_of(shard))],
         "shard_index": [json.dumps(INDEX).encode()],
@@ -171,6 +184,7 @@ def _runs() -> dict[str, list[bytes]]:
         "seconds": 0.1,
         "weights_sha256": None,
     }
+    linear = save({"weight": torch.rand(2, 3), "bias": torch.rand(2)})
     tensors = {"activations": torch.rand(2, 2), "labels": torch.tensor([0, 1]), "confusion": torch.eye(2).long()}
     return {
         "recipe": recipes,
@@ -180,9 +194,44 @@ def _runs() -> dict[str, list[bytes]]:
         "diagnostics": [to_csv(DIAGNOSTICS).encode()],
         "evaluation": [json.dumps(evaluation).encode()],
         "predictions": [save(tensors)],
-        "weights": [save({"weight": torch.rand(2, 3), "bias": torch.rand(2)})],
+        "weights": [linear],
+        "backbone": [linear],
+        "description": [_description("cnn_small")],
+        "other_description": [_description(name) for name in MODELS if name != "cnn_small"],
+        "claim": [_dump(_own_record()).encode()],
+        "comparison": [json.dumps(asdict(_comparison())).encode()],
         "checkpoint": [checkpoint.getvalue()],
     }
+
+
+def _comparison() -> Comparison:
+    runs = [RouterRun(seed, "finished", RouterMetrics(0.9, 0.8, 1.0, 2.0, 100)) for seed in (0, 1)]
+    rows = [summarize_router("dynamic", {"iters": 3}, runs)]
+    return Comparison(
+        {"name": "digits"}, "finished", "2026-01-01", "abc", {"torch": "2"}, {"cores": 2}, [0, 1], [], rows
+    )
+
+
+def _description(name: str) -> bytes:
+    """Return the description of a model with the defaults of its options."""
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    options = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+    table = {"name": name, "options": options, "image_shape": DEFAULT_SHAPES[model_rank(name)]}
+    classes = [str(number) for number in range(10)]
+    return json.dumps({**table, "class_names": classes, "num_labels": 1, "temperature": 1.5}).encode()
+
+
+def _predictions() -> list[bytes]:
+    """Requests of the prediction server, as those of the playground."""
+    file = picture(pixels(9, 7, 3))
+    head = "POST /predict?invert=true\r\nhost: localhost\r\ncontent-type: {}\r\n\r\n"
+    images = [[[[0.5] * 28] * 28]]
+    bodies = [{"images": images}, {"files": [base64.b64encode(file).decode()], "invert": True}]
+    return [
+        head.format("image/png").encode() + file,
+        *(head.format("application/json").encode() + json.dumps(body).encode() for body in bodies),
+        *(f"GET {path}\r\nhost: localhost\r\n\r\n".encode() for path in ("/model", "/health", "/metrics")),
+    ]
 
 
 def _requests() -> list[bytes]:

@@ -131,6 +131,31 @@ def test_wrong_files(
         load_data("arrays", "train", path=path, **options)
 
 
+def test_small_compressed_file_cannot_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros((65, 1000, 1000), np.uint8), y=np.arange(65) % 3)
+    assert path.stat().st_size < 100_000
+    with raises_about(DataError, path, "64,000,000"):
+        load_data("arrays", "train", path=path)
+
+
+def test_resampled_signals_cannot_fill_the_memory(tmp_path: Path) -> None:
+    text = "@classLabel true a b\n@data\n" + "1:a\n2:b\n" * 5_000
+    path = write(tmp_path, "made.ts", f"{text}{'1,' * 9_999}1:a\n".encode())
+    with raises_about(DataError, path, "64,000,000", "10,000", f"{10_000 * 10_001:,}", "length"):
+        load_data("arrays", "train", path=path)
+    assert load_data("arrays", "train", path=path, length=4).image_shape == (1, 4)
+    np.savez(tmp_path / "a.npz", x=np.zeros((12, 8)), y=np.arange(12) % 3)
+    with raises_about(DataError, "a.npz", "64,000,000", f"{12 * 10**12:,}"):
+        load_data("arrays", "train", path=tmp_path / "a.npz", length=10**12)
+
+
+def test_labels_that_are_no_classes(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.npz", array_file(np.zeros((10_001, 2)), y=np.arange(10_001)))
+    with raises_about(DataError, path, "10,000 classes", "10,001"):
+        load_data("arrays", "train", path=path)
+
+
 def test_class_without_samples(tmp_path: Path) -> None:
     text = "@classLabel true a b c\n@data\n" + "0,1,2:a\n0,1,2:b\n" * 5
     path = write(tmp_path, "made.ts", text.encode())

@@ -28,7 +28,7 @@ def test_parameter_count_of_residual() -> None:
     assert parameters(create_model("residual_capsnet", decoder=None, blocks=2)) == 251_648 + 2 * 295_424
 
 
-@pytest.mark.parametrize("blocks", [-1, 1.0, True])
+@pytest.mark.parametrize("blocks", [-1, 1.0, True, 201])
 def test_number_of_blocks_is_checked(blocks: object) -> None:
     with raises_about(ConfigError, "blocks:", f"got {blocks}"):
         create_model("residual_capsnet", blocks=blocks)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from raising import raises_about
-from torchcaps.errors import UnknownNameError
+from torchcaps.errors import ConfigError, UnknownNameError
 from torchcaps.ops import ROUTINGS, Routing, dynamic_routing, trace
-from torchcaps.ops._iterations import Step, last_step, parent_softmax
+from torchcaps.ops._iterations import Step, check_iters, last_step, parent_softmax
 
 
 def test_softmax_over_parents() -> None:
@@ -74,3 +74,10 @@ def test_trace_of_an_unknown_routing() -> None:
 def test_last_step_runs_them_all() -> None:
     last = last_step(toy_steps(torch.zeros(1, 2, 3, 4), iters=7))
     assert last.extras["heat"].item() == 6
+
+
+@pytest.mark.parametrize("iters", [0, -1, 1001, 2**31])
+def test_number_of_iterations_is_bounded(iters: int) -> None:
+    with raises_about(ConfigError, "iters", "1,000", iters):
+        check_iters(iters)
+    check_iters(1000)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import torchcaps as tc
@@ -51,6 +53,39 @@ def test_every_source_gives_the_same_model(run: Run) -> None:
     assert load_model(run.weights).temperature == run.load_model().temperature
     assert read_description(run.weights).class_names == tuple(map(str, range(10)))
     assert load_model("mnist_cnn").num_classes == 10
+
+
+def test_weights_of_nan_are_refused(run: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run.path, copy)
+    with safe_open(run.weights, "pt") as file:
+        metadata = file.metadata()
+    weights = load_file(run.weights)
+    weights[next(iter(weights))].fill_(float("nan"))
+    save_file(weights, copy / "weights.safetensors", metadata)
+    with raises_about(CheckpointError, "weights", "NaN"):
+        Run.open(copy).load_model()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "about"),
+    [
+        ("residual_capsnet", {"blocks": 2**31}, "blocks"),
+        ("branched_capsnet", {"branches": 2**31}, "branches"),
+        ("complex_net", {"widths": [1] * 201}, "widths"),
+        ("decoupled_net", {"widths": [1] * 201}, "widths"),
+        ("matrix_capsnet_released", {"iters": 2**31}, "iters"),
+        ("capsnet_small", {"routing": {"name": "dynamic", "iters": 2**31}}, "iters"),
+        ("kuramoto_net", {"iters": 2**31}, "iters"),
+    ],
+)
+def test_description_that_would_take_for_ever_is_refused(
+    tmp_path: Path, name: str, options: dict[str, object], about: str
+) -> None:
+    table = {"name": name, "options": options, "image_shape": [1, 28, 28], "class_names": ["a", "b"], "num_labels": 1}
+    save_file({"a": torch.zeros(1)}, tmp_path / "a.safetensors", {"torchcaps": json.dumps(table)})
+    with raises_about(CheckpointError, tmp_path / "a.safetensors", about):
+        load_described(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("source", ["none", "none.safetensors", "runs/none"])

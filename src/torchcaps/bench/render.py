@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from torchcaps._files import write_figure, write_text
+from torchcaps._files import read_bounded, write_figure, write_text
 from torchcaps.bench.run import Result
 from torchcaps.errors import DataError
 from torchcaps.viz._style import ACCENT, FAINT, INK, LABEL, MUTED, TITLE, WARM, new_figure, style_axes
@@ -38,8 +38,8 @@ def read_result(path: Path) -> Result:
         >>> read_result(Path("benchmarks/results/dynamic.json"))["title"]  # doctest: +SKIP
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(read_bounded(path).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: expected the result of a benchmark as JSON, got {error}") from None
 
 

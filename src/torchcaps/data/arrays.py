@@ -21,11 +21,13 @@ from torchcaps.data._split import complement, held_out_indices
 from torchcaps.data.dataset import ImageDataset
 from torchcaps.data.in_memory import InMemoryDataset
 from torchcaps.data.readers.array_files import read_arrays, read_npy
-from torchcaps.data.readers.ts_files import read_ts
+from torchcaps.data.readers.ts_files import MAX_CLASSES, Signals, read_ts
 from torchcaps.data.registry import DATASETS, DatasetEntry
 from torchcaps.errors import ConfigError, DataError, ShapeError
 
 SUFFIXES = (".ts", ".npz", ".npy")
+# Resampling may make signals this many values in all, or this number of times those of the file.
+MAX_VALUES, MAX_GROWTH = 64_000_000, 4
 _SEED = 0
 # Names of samples and labels in an npz file without splits; with splits they have a prefix or suffix.
 _SAMPLES, _LABELS = ("images", "x", "data", "samples", "signals"), ("labels", "y", "targets", "label")
@@ -104,7 +106,10 @@ def scan_arrays(
         found, class_names = _typed(path, raw, rank)
         if rank == 1:
             lengths = (found["train"][0].shape[2],) * 2
-            found = {split: (_resampled(values, length or lengths[0]), at) for split, (values, at) in found.items()}
+            if length is not None:
+                for values, _ in found.values():
+                    _check_growth(path, values.size, values.size // lengths[0] * length, length)
+                found = {split: (_resampled(values, length), at) for split, (values, at) in found.items()}
     held_out = tuple(split for split in ("val", "test") if split not in found)
     for split in reversed(held_out):
         fraction = test_fraction if split == "test" else val_fraction
@@ -189,13 +194,29 @@ def _ts_splits(path: Path, length: int | None) -> tuple[Splits, tuple[str, ...],
     sizes = [series.shape[1] for signals in read.values() for series in signals.series]
     longest = length or max(series.shape[1] for series in first.series)
     splits = {
-        split: (
-            np.concatenate([_resampled(series[None], longest) for series in signals.series]),
-            torch.tensor(signals.labels, dtype=torch.int64),
-        )
+        split: (_stacked(files[split], signals, longest), torch.tensor(signals.labels, dtype=torch.int64))
         for split, signals in read.items()
     }
     return splits, first.class_names, (min(sizes), max(sizes))
+
+
+def _stacked(path: Path, signals: Signals, length: int) -> np.ndarray:
+    """Return all signals with one length, [N, C, T]."""
+    channels = len(signals.series[0])
+    _check_growth(path, sum(series.size for series in signals.series), len(signals.series) * channels * length, length)
+    values = np.empty((len(signals.series), channels, length), np.float32)  # [N, C, T]
+    for number, series in enumerate(signals.series):
+        values[number] = _resampled(series[None], length)[0]
+    return values
+
+
+def _check_growth(path: Path, before: int, after: int, length: int) -> None:
+    limit = max(MAX_VALUES, MAX_GROWTH * before)
+    if after > limit:
+        raise DataError(
+            f"{path}: expected at most {limit:,} values after all signals are resampled to {length:,}, got {after:,} "
+            "(give a smaller length)"
+        )
 
 
 def _resampled(values: np.ndarray, length: int) -> np.ndarray:
@@ -222,7 +243,7 @@ def _npz_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     if "train" not in pairs:
         raise DataError(
             f"{path}: expected arrays such as train_images and train_labels, x_train and y_train, or x and y, got "
-            f"{', '.join(arrays)}"
+            f"{', '.join(list(arrays)[:20])}"
         )
     return pairs
 
@@ -248,6 +269,8 @@ def _typed(path: Path, raw: Mapping[str, tuple[np.ndarray, np.ndarray]], rank: i
     values = np.unique(np.concatenate([np.ravel(labels) for _, labels in raw.values()]))
     if values.dtype.kind not in "iub":
         raise DataError(f"{path}: expected labels that are integers, got {values.dtype}")
+    if len(values) > MAX_CLASSES:
+        raise DataError(f"{path}: expected at most {MAX_CLASSES:,} classes, got {len(values):,} different labels")
     splits: Splits = {}
     for split, (samples, labels) in sorted(raw.items(), key=lambda item: item[0] != "train"):
         if samples.ndim == rank + 2 and samples.shape[-1] in (1, 3) and samples.shape[1] not in (1, 3):

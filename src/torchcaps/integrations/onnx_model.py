@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps._files import MAX_TENSORS, read_bounded
 from torchcaps.errors import CheckpointError
 from torchcaps.integrations._require import require
 from torchcaps.models import ImageModel
@@ -52,7 +53,8 @@ class OnnxModel(ImageModel):
         if not path.is_file():
             raise CheckpointError(f"model: expected an ONNX file, got '{path}' (no such file)")
         try:
-            session = runtime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+            content = read_bounded(path, MAX_TENSORS)
+            session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             stored: dict[str, Any] = json.loads(session.get_modelmeta().custom_metadata_map["torchcaps"])
             shape = tuple(map(int, stored["image_shape"]))
             names = tuple(map(str, stored["class_names"]))

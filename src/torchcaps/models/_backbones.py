@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from torchcaps._files import open_regular
+from torchcaps._files import MAX_TENSORS, open_regular
 from torchcaps._registry import Registry
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
 from torchcaps.models._base import ImageShape
@@ -142,7 +142,7 @@ def load_backbone(backbone: nn.Module, file: Path) -> None:
     """
     try:
         # The library would wait for the writer of a pipe.
-        open_regular(file).close()
+        open_regular(file, MAX_TENSORS).close()
         stored = load_file(file)
     except FileNotFoundError:
         raise CheckpointError(f"weights: expected a safetensors file, got no file '{file}'") from None

@@ -11,6 +11,8 @@ from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn import CapsLinear, Router, mask_capsules
 from torchcaps.types import Capsules, Trace
 
+# Layers of a kind that a model may have.
+MAX_DEPTH = 200
 # Channels, and the sides of a signal (length), an image (height, width) or a volume (depth, height, width).
 ImageShape = tuple[int, ...]
 SIDES = {1: "length", 2: "height, width", 3: "depth, height, width"}
@@ -64,6 +66,21 @@ def check_sizes(image_shape: ImageShape, num_classes: int, ranks: Sequence[int] 
         raise ShapeError(f"image_shape: expected {expected}, got {image_shape}")
     if num_classes < 1:
         raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
+
+
+def check_depth(name: str, count: int, least: int = 1) -> None:
+    """Raise ConfigError unless a number of layers is in range: a weights file by others may name the options.
+
+    Args:
+        name: Name of the argument.
+        count: The number.
+        least: Smallest number.
+
+    Raises:
+        ConfigError: If it is no whole number, smaller, or larger than `MAX_DEPTH`.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MAX_DEPTH:
+        raise ConfigError(f"{name}: expected a count from {least} to {MAX_DEPTH}, got {count!r}")
 
 
 def check_min_size(image_shape: ImageShape, size: int) -> None:

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.models._base import ImageModel, ImageShape, check_min_size
+from torchcaps.models._base import ImageModel, ImageShape, check_depth, check_min_size
 from torchcaps.models._create import register_model
 from torchcaps.models._layers import ConvStem, ResidualBlock, conv_size, make_decoder
 from torchcaps.models.efficient_capsnet import whole_map_capsules
 from torchcaps.nn import CapsLinear, Router, RoutingSpec, make_router
-from torchcaps.nn._validation import check_positive
 from torchcaps.types import Capsules, Trace
 
 # Channels and kernel of the first convolution, which has no padding.
@@ -118,6 +117,7 @@ class BranchedCapsNet(ImageModel):
     ) -> None:
         super().__init__(image_shape, num_classes)
         check_min_size(image_shape, KERNEL)
+        check_depth("branches", branches)
         self.stem = ConvStem(
             nn.Conv2d(image_shape[0], WIDTH, KERNEL, bias=False),
             nn.BatchNorm2d(WIDTH),
@@ -197,7 +197,6 @@ def branched_capsnet(
     Returns:
         The model.
     """
-    check_positive(branches=branches)
     return BranchedCapsNet(
         image_shape,
         num_classes,

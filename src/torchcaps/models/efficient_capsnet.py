@@ -13,8 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import ConfigError
-from torchcaps.models._base import ImageShape, RoutedModel, check_min_size
+from torchcaps.models._base import ImageShape, RoutedModel, check_depth, check_min_size
 from torchcaps.models._create import register_model
 from torchcaps.models._layers import ConvStem, ResidualBlock, conv_size, make_decoder, residual_layers
 from torchcaps.nn import CapsLinear, RoutingSpec, make_router
@@ -113,8 +112,7 @@ def _residual_stem(image_shape: ImageShape, blocks: int) -> tuple[ConvStem, tupl
 
     The resolution is halved for 64 channels, and again, by a convolution, for 128.
     """
-    if not isinstance(blocks, int) or isinstance(blocks, bool) or blocks < 0:
-        raise ConfigError(f"blocks: expected a count of residual blocks, got {blocks!r}")
+    check_depth("blocks", blocks, 0)
     stem = ConvStem(*residual_layers(image_shape[0], 32, (1, 2)))
     stem.extend([nn.Conv2d(64, 128, 3, 2, padding=1, bias=False), nn.BatchNorm2d(128), nn.ReLU()])
     stem.extend(ResidualBlock(128, 128) for _ in range(blocks))

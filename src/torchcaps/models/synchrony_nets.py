@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from torchcaps.models._base import ImageModel, ImageShape
+from torchcaps.models._base import ImageModel, ImageShape, check_depth
 from torchcaps.models._create import register_model
 from torchcaps.models._layers import ScoreHead, maps_as_capsules
 from torchcaps.models.kuramoto_net import POOLED_SIZE
@@ -79,6 +79,7 @@ def complex_net(image_shape: ImageShape, num_classes: int, *, widths: tuple[int,
         The model.
     """
     stem = nn.Sequential(FromReal())
+    check_depth("widths", len(widths))
     for place, (before, width) in enumerate(pairwise((image_shape[0], *widths))):
         conv = ComplexConv2d(before, width, 3, stride=1 if place == 0 else 2, padding=1)
         stem.extend([conv, ModulusReLU(width)])
@@ -108,6 +109,7 @@ def decoupled_net(
         The model.
     """
     stem = nn.Sequential()
+    check_depth("widths", len(widths))
     for place, (before, width) in enumerate(pairwise((image_shape[0], *widths))):
         stride = 1 if place == 0 else 2
         conv = DecoupledConv2d(before, width, 3, stride=stride, padding=1, magnitude=magnitude, angle=angle)

@@ -19,6 +19,9 @@ P = ParamSpec("P")
 # The logit of belonging to no parent: a number, a tensor of one element, or None where every child has a parent.
 Background = float | Tensor | None
 
+# More than any routing needs. The options of a file by others decide how long a model takes, but not for ever.
+MAX_ITERS = 1000
+
 
 class Step(NamedTuple):
     """One iteration of a routing: the logits it starts from and the parents it computes.
@@ -54,9 +57,9 @@ class ParentSoftmax(Protocol):
 
 
 def check_iters(iters: int) -> None:
-    """Raise ConfigError unless `iters` is at least 1."""
-    if iters < 1:
-        raise ConfigError(f"iters: expected a count of at least 1, got {iters}")
+    """Raise ConfigError unless `iters` is from 1 to `MAX_ITERS`."""
+    if not 1 <= iters <= MAX_ITERS:
+        raise ConfigError(f"iters: expected a count from 1 to {MAX_ITERS:,}, got {iters}")
 
 
 def parent_softmax(logits: Tensor, *, background: Background = None) -> Tensor:

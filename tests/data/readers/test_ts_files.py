@@ -10,7 +10,8 @@ import pytest
 
 from formats import signal_file
 from raising import raises_about
-from torchcaps.data.readers.ts_files import read_ts
+from torchcaps.data.readers import ts_files
+from torchcaps.data.readers.ts_files import MAX_LINE, read_ts
 from torchcaps.errors import DataError
 
 HEAD = "# made\n@problemName made\n@timeStamps false\n@classLabel true a b\n@data\n"
@@ -55,6 +56,8 @@ def test_gzip_is_read(tmp_path: Path) -> None:
         ("@classLabel false\n@data\n1,2\n", ["@classLabel", "got 0"]),
         ("1,2,3\n", ["line 1", "header"]),
         ("@problemName x\n", ["@data"]),
+        (f"@classLabel true {' '.join(map(str, range(10_001)))}\n@data\n1:1\n", ["10,000 classes", "10,001"]),
+        (f"{HEAD}1:a\n{'1,' * (MAX_LINE // 2)}1:b\n", ["line 7", f"{MAX_LINE:,} bytes"]),
     ],
 )
 def test_wrong_files_are_named_with_the_line(tmp_path: Path, text: str, about: list[str]) -> None:
@@ -70,6 +73,21 @@ def test_bytes_are_no_signals(tmp_path: Path) -> None:
         read_ts(path)
     with raises_about(DataError, tmp_path / "none.ts"):
         read_ts(tmp_path / "none.ts")
+
+
+def test_small_compressed_file_cannot_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "made.ts"
+    path.write_bytes(gzip.compress((b"#" * 1_000_000 + b"\n") * 65 + signal_file()))
+    assert path.stat().st_size < 100_000
+    with raises_about(DataError, path, "64,000,000", "line 64"):
+        read_ts(path)
+
+
+def test_number_of_signals_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ts_files, "MAX_SIGNALS", 3)
+    assert len(read_ts(write(tmp_path, HEAD + "1:a\n" * 3)).series) == 3
+    with raises_about(DataError, "line 9", "at most 3 signals"):
+        read_ts(write(tmp_path, HEAD + "1:a\n" * 4))
 
 
 @pytest.mark.parametrize(

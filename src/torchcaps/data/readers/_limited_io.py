@@ -14,6 +14,8 @@ from torchcaps.errors import DataError
 
 # Bytes per read: a header that announces terabytes costs this much memory if the file ends early.
 CHUNK = 1 << 20
+# Compressed files hold up to this many bytes, or this many for each of their own: deflate allows a thousand.
+SMALL, MAX_RATIO = 64_000_000, 100
 
 
 class Readable(Protocol):
@@ -54,6 +56,15 @@ def read_at_most(file: Readable, size: int) -> bytearray:
             break
         content += chunk
     return content
+
+
+def unpacked_limit(packed_bytes: int, max_bytes: int) -> int:
+    """Return how many bytes a compressed file of others may hold, so that a small file cannot fill the memory.
+
+    >>> unpacked_limit(10, 10**9), unpacked_limit(10**6, 10**9), unpacked_limit(10**8, 10**9)
+    (64000000, 100000000, 1000000000)
+    """
+    return min(max_bytes, max(SMALL, MAX_RATIO * packed_bytes))
 
 
 def read_file(path: Path, max_bytes: int) -> bytearray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from torchcaps._files import open_regular
-from torchcaps.data.readers._limited_io import read_at_most
+from torchcaps.data.readers._limited_io import read_at_most, unpacked_limit
 from torchcaps.errors import DataError
 
 MAX_BYTES = 4_000_000_000
@@ -35,9 +36,10 @@ def read_npy(path: str | Path) -> np.ndarray:
         (60, 3, 128)
     """
     try:
-        with open_regular(Path(path)) as file:
-            return parse_npy(read_at_most(file, MAX_BYTES + 1))
-    except (OSError, ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        with open_regular(Path(path), MAX_BYTES) as file:
+            return parse_npy(read_at_most(file, MAX_BYTES))
+    # numpy tokenises the header as Python: many kinds of errors.
+    except Exception as error:
         raise DataError(f"{path}: expected an .npy file of numbers, got {error}") from None
 
 
@@ -58,16 +60,16 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
         ['test_images', 'test_labels']
     """
     found: dict[str, np.ndarray] = {}
-    left = MAX_BYTES
     try:
         with open_regular(Path(path)) as file, zipfile.ZipFile(file) as box:
+            left = limit = unpacked_limit(os.fstat(file.fileno()).st_size, MAX_BYTES)
             for name in box.namelist():
                 if name.endswith(".npy"):
                     with box.open(name) as packed:
                         content = read_at_most(packed, left + 1)
                     left -= len(content)
                     if left < 0:
-                        raise ValueError(f"more than {MAX_BYTES:,} bytes")
+                        raise ValueError(f"more than {limit:,} bytes of a small compressed file")
                     found[name.removesuffix(".npy")] = parse_npy(content)
     # Encrypted members, unknown compression, and many kinds of damaged headers.
     except Exception as error:

@@ -6,16 +6,18 @@ channel separated by commas, channels and the class separated by colons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from torchcaps.data.readers._limited_io import read_file
+from torchcaps.data.readers._limited_io import open_unzipped, unpacked_limit
 from torchcaps.errors import DataError
 
 MAX_BYTES = 500_000_000
+# A value of two characters takes 60 bytes while its line is split, and a signal 300 bytes beside its values.
+MAX_LINE, MAX_SIGNALS, MAX_CLASSES = 20_000_000, 1_000_000, 10_000
 _SHOWN = 60
 
 
@@ -51,18 +53,15 @@ def read_ts(path: str | Path) -> Signals:
         ('1', '2')
     """
     path = Path(path)
-    try:
-        lines = bytes(read_file(path, MAX_BYTES)).decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected text, got byte {error.start} that is not UTF-8") from None
-    start, class_names = _read_header(path, lines)
+    lines = _lines(path)
+    class_names = _read_header(path, lines)
     index = {name: k for k, name in enumerate(class_names)}
     series: list[np.ndarray] = []
     labels: list[int] = []
-    for number, line in enumerate(lines[start:], start + 1):
-        if not line.strip() or line.startswith(("#", "%")):
-            continue
+    for number, line in lines:
         place = f"{path}, line {number}"
+        if len(series) == MAX_SIGNALS:
+            raise DataError(f"{place}: expected at most {MAX_SIGNALS:,} signals, got more")
         *channels, label = line.split(":")
         if label.strip() not in index:
             names = ", ".join(class_names)[:_SHOWN]
@@ -76,27 +75,54 @@ def read_ts(path: str | Path) -> Signals:
     return Signals(series, labels, class_names)
 
 
-def _read_header(path: Path, lines: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-    """Return the number of the first line of data, counted from 0, and the names of the classes."""
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number, from 1, and the text of each line that is neither empty nor a comment."""
+    number = seen = 0
+    with open_unzipped(path) as file:
+        limit = unpacked_limit(path.stat().st_size, MAX_BYTES)
+        while line := file.readline(MAX_LINE + 1):
+            number, seen = number + 1, seen + len(line)
+            if len(line) > MAX_LINE or seen > limit:
+                raise DataError(
+                    f"{path}: expected lines of at most {MAX_LINE:,} bytes and {limit:,} in all, got more in line "
+                    f"{number} (damaged?)"
+                )
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: expected text, got byte {error.start} that is not UTF-8"
+                ) from None
+            if text.strip() and not text.startswith(("#", "%")):
+                yield number, text
+
+
+def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> tuple[str, ...]:
+    """Read all lines up to @data, and return the names of the classes."""
     class_names: tuple[str, ...] = ()
-    for number, line in enumerate(lines):
+    number = 0
+    for number, line in lines:
         words = line.split()
-        if not words or line.startswith(("#", "%")):
-            continue
         key = words[0].lower()
         if not key.startswith("@"):
-            raise DataError(f"{path}, line {number + 1}: expected a line of the header or @data, got '{line[:_SHOWN]}'")
+            raise DataError(f"{path}, line {number}: expected a line of the header or @data, got '{_shown(line)}'")
         if key == "@timestamps" and words[1:2] != ["false"]:
-            raise DataError(f"{path}, line {number + 1}: expected values without time stamps, got '{line[:_SHOWN]}'")
+            raise DataError(f"{path}, line {number}: expected values without time stamps, got '{_shown(line)}'")
         if key == "@targetlabel" and words[1:2] == ["true"]:
-            raise DataError(f"{path}, line {number + 1}: expected classes, got targets of a regression")
+            raise DataError(f"{path}, line {number}: expected classes, got targets of a regression")
         if key == "@classlabel" and words[1:2] == ["true"]:
             class_names = tuple(dict.fromkeys(words[2:]))
         if key == "@data":
-            if len(class_names) < 2:
-                raise DataError(f"{path}: expected @classLabel true with at least two classes, got {len(class_names)}")
-            return number + 1, class_names
-    raise DataError(f"{path}: expected a .ts file with a line @data, got none in {len(lines):,} lines")
+            if not 2 <= len(class_names) <= MAX_CLASSES:
+                raise DataError(
+                    f"{path}: expected @classLabel true with 2 to {MAX_CLASSES:,} classes, got {len(class_names):,}"
+                )
+            return class_names
+    raise DataError(f"{path}: expected a .ts file with a line @data, got none in {number:,} lines")
+
+
+def _shown(line: str) -> str:
+    return line.strip()[:_SHOWN]
 
 
 def _read_channels(place: str, channels: Sequence[str]) -> np.ndarray:
