@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from torchcaps._files import write_bytes
 from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
 from torchcaps.bench.dynamic import check_kernel
 from torchcaps.data import Augment, BatchLoader, load_data
@@ -82,7 +84,9 @@ def write_photographs(folder: Path, count: int, side: int) -> None:
         target = folder / str(number % 2) / f"{number:05d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         coarse = Image.fromarray(rng.integers(0, 256, (size // 8, size // 8, 3), np.uint8))
-        coarse.resize((size, size), Image.Resampling.BICUBIC).save(target, quality=90)
+        content = io.BytesIO()
+        coarse.resize((size, size), Image.Resampling.BICUBIC).save(content, "JPEG", quality=90)
+        write_bytes(target, content.getvalue())
 
 
 CASES.add(

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import ConfigError, ShapeError
-from torchcaps.ops._iterations import check_iters
+
+# As of all routings.
+MAX_ITERS = 1000
 
 
 def _length(vectors: Tensor) -> Tensor:
@@ -65,7 +67,8 @@ class KuramotoConv2d(nn.Module):
             raise ConfigError(f"dim: expected at least 2, since an oscillator has to turn, got {dim}")
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ConfigError(f"kernel_size: expected an odd size, so that it has a centre, got {kernel_size}")
-        check_iters(iters)
+        if not 1 <= iters <= MAX_ITERS:
+            raise ConfigError(f"iters: expected a count from 1 to {MAX_ITERS:,}, got {iters}")
         if not 0 < step < math.inf:
             raise ConfigError(f"step: expected a finite number above 0, got {step}")
         self.channels = channels
