@@ -1,4 +1,4 @@
-"""Put a capsule layer into a network of your own: here it learns to tell three shapes apart, wherever they are."""
+"""Put a capsule layer into a network of your own: here it learns to distinguish three shapes, wherever they are."""
 
 import torch
 from torch import Tensor, nn

@@ -168,7 +168,7 @@ async def attack(url: str, server: subprocess.Popen[bytes], requests: int, clien
 
 
 def main() -> int:
-    """Start a playground, attack it, and print what came of it; 1 if an accepted request was lost."""
+    """Start a playground, attack it, and print the outcomes; 1 if an accepted request was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=5000, help="ordinary requests (default: 5000)")
     parser.add_argument("--clients", type=int, default=20, help="clients that send them (default: 20)")

@@ -291,7 +291,7 @@ def controlled(kind: str, control: str, name: str, folder: Path) -> str:
 
 
 def interval(metrics: RouterMetrics) -> str:
-    """Return the F1 of a run with its interval, in per cent."""
+    """Return the F1 of a run with its interval, in %."""
     if metrics.f1_macro is None or metrics.f1_interval is None:
         return ""
     low, high = metrics.f1_interval
@@ -461,7 +461,7 @@ def shipped() -> str:
 
 
 def faults(folder: Path = ROOT / "results") -> str:
-    """Return what `make chaos` injected and what came of it in Markdown."""
+    """Return what `make chaos` injected, and the outcomes, in Markdown."""
     result = json.loads((folder / "chaos.json").read_text())
     machine, versions = result["machine"], result["versions"]
     lines = ["| fault | injected | bit-equal | refused | failed |", "|---|---:|---:|---:|---:|"]

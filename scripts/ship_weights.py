@@ -1,6 +1,6 @@
 """Put the weights of a finished run into the package, with their card: `python scripts/ship_weights.py RUN NAME ...`.
 
-The weights are tested again as they are stored, and the card says what came of that. With --half they are stored in 16
+The weights are tested again as they are stored, and the card has the result. With --half they are stored in 16
 bits. The licence is that of the data set, unless another is given. Weights of data for research only go to `weights/`,
 outside the package, which has only their card. Run scripts/make_tables.py afterwards.
 """

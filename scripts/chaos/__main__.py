@@ -29,7 +29,7 @@ COLUMNS = ("injected", "equal", "refused", "failed")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One trial: the fault, what came of it, and for a failure the reason with the folder."""
+    """One trial: the fault, its outcome, and for a failure the reason with the folder."""
 
     fault: str
     result: str

@@ -64,6 +64,7 @@ def test_bad_files_stop_or_are_left_out(own: Path, tmp_path: Path, ask) -> None:
 
 def test_folders_that_are_none(run: Path, tmp_path: Path, ask) -> None:
     refused(ask, "train", run, about=["recipe:", run, "--resume"])
+    refused(ask, "train", "", about=["recipe:", "''"])
     refused(ask, "train", "folder", about=["data.options.path", "got none"])
     refused(ask, "train", tmp_path, about=[tmp_path, "sub-folder"])
     refused(ask, "train", tmp_path / "nowhere", about=["unknown recipe", "nowhere"])

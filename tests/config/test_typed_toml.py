@@ -62,7 +62,7 @@ def test_lists_and_tables_of_one_kind():
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ({}, "name: expected a string, got no such key"),
+        ({}, "name: expected a string, but the key is missing"),
         ({"name": 3}, "name: expected a string, got 3"),
         ({"name": "x", "innner": {}}, "unknown key 'innner'; did you mean 'inner'?"),
         ({"name": "x", "inner": {"widht": 1}}, "unknown key 'inner.widht'; did you mean 'inner.width'?"),

@@ -75,7 +75,7 @@ def test_other_columns():
         ({"train": [], "test": []}, DataError, ("got 2", "train, test")),
         (HubDataset([{"picture": 1, "label": 0}]), DataError, ("'image'", "got picture, label")),
         (HubDataset([{"image": 1, "y": 0}]), DataError, ("'label'", "got image, y")),
-        (HubDataset([]), DataError, ("row", "got none")),
+        (HubDataset([]), DataError, ("row", "got 0")),
         (
             HubDataset(rows([pixels(2, 2), pixels(2, 3)])),
             ShapeError,

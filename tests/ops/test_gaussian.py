@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 # The error of kernel and reference is about the same. Each is a single draw where a gradient has few entries, such as
 # those of the betas, and each iteration enlarges a rounding.
 FACTOR = 16.0
-# Of the gradient of five betas, eager PyTorch errs by 8e-8 to 4e-6 when the inputs change by one rounding.
+# Of the gradient of five betas, the error of eager PyTorch is 8e-8 to 4e-6 when the inputs change by one rounding.
 DRAWS = 4
 ALGORITHMS = ("em", "variational")
 OPTIONS: dict[str, dict[str, Any]] = {"em": {"inverse_temp": [0.2, 0.4, 0.6]}, "variational": {}}

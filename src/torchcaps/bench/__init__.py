@@ -1,4 +1,4 @@
-"""Benchmarks of layers and training steps, beside the usual implementations, on this machine."""
+"""Benchmarks of layers and training steps, compared with the usual implementations, on this machine."""
 
 from torchcaps.bench import backbone, capsnet, dynamic, em, grids, loading, routers, sequences
 from torchcaps.bench._case import CASES, Candidate, Case, one_axis_sweep

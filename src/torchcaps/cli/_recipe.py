@@ -26,12 +26,14 @@ def open_recipe(name: str | None, overrides: Sequence[str]) -> tuple[Recipe, Fol
         The recipe, and what was found and chosen if it is for a folder of images or a file of arrays.
 
     Raises:
-        ConfigError: If the folder is that of a run.
+        ConfigError: If the name is empty, or the folder is that of a run.
     """
     from torchcaps.train import DEFAULT_RECIPE, choose_recipe, list_recipes, load_recipe
     from torchcaps.train.array_recipe import choose_array_recipe, is_array_file
     from torchcaps.train.folder_recipe import RECIPE, folder_path
 
+    if name == "":
+        raise ConfigError("recipe: expected a recipe or a folder of images, got ''")
     if name is not None and is_array_file(name):
         chosen = choose_array_recipe(name, overrides)
         return chosen.recipe, chosen

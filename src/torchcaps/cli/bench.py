@@ -1,4 +1,4 @@
-"""`torchcaps bench`: speed and memory beside the usual implementations."""
+"""`torchcaps bench`: speed and memory, compared with the usual implementations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--device",
         default="cpu",
         choices=("cpu", "cuda"),
-        help="cuda: measure the Triton kernels of all routings, or of those named, beside the bound of the GPU",
+        help="cuda: measure the Triton kernels of all routings, or of those named, against the bound of the GPU",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {RESULTS}; --quick writes none)"
@@ -114,14 +114,14 @@ def _scaling(args: Namespace, out: Output) -> int:
 
 VERB = Verb(
     name="bench",
-    summary="measure speed and memory beside the usual implementations",
+    summary="compare speed and memory with the usual implementations",
     description="Compares every kernel with the reference first, and stops if they differ. Then the candidates take "
     "turns in one process, and the minimum and median of their times are reported. Peak memory is measured in a "
     "process for each candidate. A candidate that fails is reported with the reason.",
     examples=(
         ("torchcaps bench --quick", "a first impression in a minute"),
         ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
-        ("torchcaps bench --device cuda", "the Triton kernels on a GPU, beside the bound that it sets"),
+        ("torchcaps bench --device cuda", "the Triton kernels on a GPU, against its bound"),
         ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
         ("torchcaps bench scaling", "how time and memory of every router grow, and what ImageNet would cost"),
         ("torchcaps bench scaling --render docs", "its page, docs/scaling.md, from the result"),

@@ -32,7 +32,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--controls",
         default="",
         metavar="MODELS",
-        help="comma-separated names of models without routing to train beside, such as backbone_linear",
+        help="comma-separated names of models without routing to train as well, such as backbone_linear",
     )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="number of runs of each router (default: 3)")
     parser.add_argument(

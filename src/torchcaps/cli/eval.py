@@ -47,9 +47,9 @@ def _configure(parser: ArgumentParser) -> None:
         "--protocol",
         metavar="NAME",
         help="corruptions; ood (are images of other data sets recognised as such?); adversarial (are attacked images? "
-        "options: attacks=fgsm,pgd,reconstructive epsilon=0.3 targeted=true images=300); pose (what poses tell of "
-        "images); faithfulness (of explanations); overlap (for a run on multimnist), affine "
-        "(translated_mnist), viewpoints (smallnorb); with several runs, beside each other",
+        "options: attacks=fgsm,pgd,reconstructive epsilon=0.3 targeted=true images=300); pose (factors of the images); "
+        "faithfulness (of explanations); overlap (for a run on multimnist), affine "
+        "(translated_mnist), viewpoints (smallnorb); several runs are compared",
     )
 
 
@@ -178,7 +178,7 @@ VERB = Verb(
             "torchcaps eval runs/NAME --protocol adversarial attacks=reconstructive",
             "an attack that tries to stay undetected",
         ),
-        ("torchcaps eval runs/CAPSULES runs/CNN --protocol pose", "do poses tell how an object is seen?"),
+        ("torchcaps eval runs/CAPSULES runs/CNN --protocol pose", "is the viewpoint encoded in the poses?"),
     ),
     configure=_configure,
     run=_run,

@@ -50,7 +50,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(args: Namespace, out: Output) -> int:
     if args.csv and args.json:
-        raise ConfigError("--csv: expected no --json beside it, got both")
+        raise ConfigError("--csv: expected either --csv or --json, got both")
     images = image_files("predict", args)
     # With --pretrained the first positional argument is an image.
     classifier = open_network("predict", args.run if args.pretrained is None else None, args.pretrained)

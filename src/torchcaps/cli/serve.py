@@ -143,7 +143,7 @@ VERB = Verb(
     description="Starts a web server on this machine. POST an image file to /predict (curl --data-binary @digit.png "
     "-H 'content-type: image/png' http://127.0.0.1:8018/predict), or JSON with several images; the response has "
     "labels, probabilities, activations, and why an image is probably none of the classes. Images of different "
-    "requests are computed together. /model describes the network, /health tells whether the server answers, /metrics "
+    "requests are computed together. /model describes the network, /health reports the state of the server, /metrics "
     "has counters for Prometheus, /openapi.json the schema. SIGTERM answers every accepted request, then ends with "
     "exit code 0. Needs the extra `play`: pip install 'torchcaps[play]'.",
     examples=(

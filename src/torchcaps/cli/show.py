@@ -57,7 +57,7 @@ def _show_all(run: Run, target: str | None, out: Output) -> int:
     from torchcaps.report import FigureContext, draw_figure
 
     if target is not None:
-        raise ConfigError(f"--out: expected --figure NAME beside it, got '{target}' (all figures go into the run)")
+        raise ConfigError(f"--out: expected --figure NAME as well, got '{target}' (all figures go into the run)")
     drawn: dict[str, Path] = {}
     missing: dict[str, str] = {}
     with out.progress("evaluating") as progress:
@@ -105,7 +105,7 @@ VERB = Verb(
     + "".join(f"{entry.name}: {entry.summary}. " for entry in ENTRIES).strip(),
     examples=(
         ("torchcaps show runs/NAME", "all figures that the run can have"),
-        ("torchcaps show runs/NAME --figure reconstructions", "test images beside their decodings"),
+        ("torchcaps show runs/NAME --figure reconstructions", "test images next to their reconstructions"),
         ("torchcaps show runs/NAME --figure coupling --out routing.svg", "routing, as a vector graphic"),
         ("torchcaps show runs/NAME --figure curves", "learning curves, also during training"),
     ),

@@ -120,7 +120,7 @@ def _build(cls: type[T], table: Mapping[str, Any], problems: list[str], at: str 
         if name in table:
             values[name] = _check(table[name], hints[name], field.metadata, problems, at + name)
         elif field.default is MISSING and field.default_factory is MISSING:
-            problems.append(f"{at}{name}: expected {_words(hints[name])}, got no such key")
+            problems.append(f"{at}{name}: expected {_words(hints[name])}, but the key is missing")
     if len(problems) > before:
         return None
     try:

@@ -25,7 +25,7 @@ def hub_arrays(dataset: Any, image: str, label: str) -> tuple[np.ndarray, np.nda
         arrays.append(_pixels(row[image], len(arrays)))
         labels.append(row[label])
     if not arrays:
-        raise DataError("dataset: expected at least one row, got none")
+        raise DataError("dataset: expected at least one row, got 0")
     # One colour image makes all images colour images.
     channels = max(array.shape[0] for array in arrays)
     height, width = arrays[0].shape[1:]

@@ -107,7 +107,7 @@ def copy_installed(origin: Path, files: Sequence[DataFile], folder: Path) -> Non
         for file in files:
             found = origin / file.name
             if not found.is_file():
-                raise DataError(f"{found}: expected a file of an installed package, got no such file")
+                raise DataError(f"{found}: expected a file of an installed package, but there is no such file")
             with found.open("rb") as source, replacing(place / file.name) as copy:
                 shutil.copyfileobj(source, copy)
         _move_verified(files, place, folder, str(origin))

@@ -153,7 +153,7 @@ def missing_file(file: DataFile, source: Source, reason: str) -> DataError:
     remote, name = source.archive or file, _data_name(source)
     retry = "" if name is None else f"`torchcaps data download {name}` tries again; or "
     return DataError(
-        f"{file.name}: expected it in {places}, got no such file, and the download of {remote.name} failed ({reason}); "
+        f"{file.name}: expected it in {places}, but it is missing and the download of {remote.name} failed ({reason}); "
         f"{retry}download it from {source.home} into one of "
         f"these folders, or set TORCHCAPS_DATA to a folder that contains {source.folder}/"
     )

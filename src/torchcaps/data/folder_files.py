@@ -103,7 +103,7 @@ def scan_folder(
         if not 0 < fraction < 0.5:
             raise ConfigError(f"{split}_fraction: expected a number above 0 and below 0.5, got {fraction!r}")
     if not root.is_dir():
-        raise DataError(f"{root}: expected a folder of images, got no such folder")
+        raise DataError(f"{root}: expected a folder of images, but there is no such folder")
     folders = _split_folders(root)
     found = {split: _class_files(folder, least=2 if classes is None else 1) for split, folder in folders.items()}
     known = list(found["train"]) if classes is None else list(classes)

@@ -91,7 +91,7 @@ class BatchLoader(IterableDataset[tuple[Tensor, ...]]):
         balanced: bool = False,
     ) -> None:
         if not len(data):
-            raise DataError(f"data: expected at least one image, got none ('{data.name}', split '{data.split}')")
+            raise DataError(f"data: expected at least one image, got 0 ('{data.name}', split '{data.split}')")
         if batch_size < 1 or batch_size % world:
             raise ConfigError(f"batch_size: expected a multiple of the {world} processes, got {batch_size}")
         if shuffle and len(data) < world:

@@ -150,7 +150,9 @@ def read_idx_pair(source: IdxSet, subset: str, folders: Sequence[Path] | None = 
     for file in source.test if subset == "test" else source.train:
         found = find_local(file.name, folders) if folders else obtain(file, source.source)
         if found is None:
-            raise DataError(f"{file.name}: expected it in {' or '.join(map(str, folders or ()))}, got no such file")
+            raise DataError(
+                f"{file.name}: expected it in {' or '.join(map(str, folders or ()))}, but there is no such file"
+            )
         tensors.append(check_idx(found, file))
         path = found
     images, labels = tensors

@@ -124,7 +124,7 @@ def diagnose(
         [('head', 3, 10)]
     """
     if len(data) == 0:
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     if limit is not None and limit < 1:
         raise ConfigError(f"limit: expected at least 1, got {limit}")
     if not model.is_classifier:

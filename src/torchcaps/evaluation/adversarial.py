@@ -176,7 +176,7 @@ def evaluate_attack(
     """
     check_attack(method, epsilons, model)
     if not len(data):
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     if data.num_labels != 1:
         raise ConfigError(f"data: expected one label per image, got {data.num_labels} ({data.name})")
     device = next(model.parameters()).device

@@ -154,7 +154,7 @@ def evaluate(
     if batch_size < 1:
         raise ConfigError(f"batch_size: expected a count of at least 1, got {batch_size}")
     if len(data) == 0:
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     if data.num_classes != model.num_classes:
         raise ConfigError(
             f"data: expected {model.num_classes} classes, as the model has, got {data.num_classes} ({data.name})"

@@ -91,7 +91,7 @@ def by_deletion(
         ['random']
     """
     if not len(data):
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     chosen = torch.linspace(0, len(data) - 1, min(IMAGES, len(data))).round().long().unique()
     was_training = model.training
     model.eval()

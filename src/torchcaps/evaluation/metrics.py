@@ -39,7 +39,7 @@ NAMES = {
     "brier": "Brier score",
     "ece": "calibration error (ECE)",
 }
-# Metrics that are not shown in per cent.
+# Metrics that are not shown in %.
 PLAIN = ("roc_auc", "average_precision", "kappa", "mcc", "log_loss", "brier", "ece")
 RESAMPLES, RANK_RESAMPLES = 1000, 200
 # Most images times classes times samples for intervals of metrics that sort the images of each class.
@@ -160,7 +160,7 @@ def compute_metrics(
         (0.75, 1.0)
     """
     if not len(labels):
-        raise ConfigError("labels: expected at least one image, got none")
+        raise ConfigError("labels: expected at least one image, got 0")
     cases = Cases(activations, labels, temperature)
     once = torch.ones(1, len(labels), dtype=torch.float64)  # [1, N]
     values = {**cases.by_count(once), **cases.by_rank(once)}

@@ -45,7 +45,7 @@ def by_novelty(
             ProtocolRow(f"{other.name}, {name}", len(other), detection(known[name], new[name])) for name in sorted(new)
         ]
     if not rows:
-        raise ConfigError(f"others: expected at least one data set, got none for images {data.image_shape}")
+        raise ConfigError(f"others: expected at least one data set, got 0 for images {data.image_shape}")
     question = "How well do scores separate images of other classes from the test images?"
     columns = ("AUROC", "FPR at 95 % TPR")
     return ProtocolResult("ood", question, data.name, data.origin, columns, tuple(rows))

@@ -88,7 +88,7 @@ class ProtocolResult:
         columns: Headings of the accuracies.
         rows: The rows.
         column_axis: Quantity that the columns stand for, the horizontal axis of a figure.
-        is_share: Whether the values are shares, shown in per cent.
+        is_share: Whether the values are shares, shown in %.
         curves: Curves that belong to it.
     """
 

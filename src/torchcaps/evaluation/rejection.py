@@ -93,7 +93,7 @@ def novelty_of_data(
         torch.Size([4])
     """
     if not len(data):
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
     parts: list[dict[str, Tensor]] = []

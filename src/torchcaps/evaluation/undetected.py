@@ -66,7 +66,7 @@ def by_attack(
         ['no attack, activation', 'no attack, energy', 'no attack, any score']
     """
     if not len(data):
-        raise ConfigError(f"data: expected at least one image, got none ({data.name}, {data.split})")
+        raise ConfigError(f"data: expected at least one image, got 0 ({data.name}, {data.split})")
     if data.num_labels != 1:
         raise ConfigError(f"data: expected one label per image, got {data.num_labels} ({data.name})")
     if methods is None:

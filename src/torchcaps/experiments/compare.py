@@ -44,7 +44,7 @@ def compare(
         recipe: The recipe of all runs.
         folder: The folder of the comparison.
         routers: Names of routers; all by default.
-        controls: Names of models without routing to train beside, such as `backbone_linear`, with the options of the
+        controls: Names of models without routing to train as well, such as `backbone_linear`, with the options of the
             recipe's model that they accept.
         seeds: Number of runs of each router, counted from the seed of the recipe.
         tests: Further test data, as `NAME key=value`.

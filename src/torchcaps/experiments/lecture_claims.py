@@ -83,7 +83,7 @@ _POSE, _HIDDEN = "pose of the class", "features before the scores"
 _add(
     LectureClaim(
         name="separation",
-        statement="Pose and presence are separated: poses tell how an object is seen.",
+        statement="Pose and presence are separated: the pose encodes the viewpoint.",
         protocol="pose: R2 of known shifts, angles and scales of MNIST digits",
         recipe="torchcaps eval RUN --protocol pose",
         control="features of a CNN before its scores",

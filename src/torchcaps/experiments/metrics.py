@@ -31,7 +31,7 @@ class Metric:
     """A metric of a run.
 
     Attributes:
-        columns: Names of its columns, in per cent.
+        columns: Names of its columns, in %.
         compute: Returns the columns that a run has; takes the run and a progress function.
     """
 

@@ -23,7 +23,7 @@ class RecordedNetwork:
     """Recorded result of one network of a reproduction.
 
     Args:
-        columns: Statistics in per cent, by column.
+        columns: Statistics in %, by column.
         minutes: Minutes of training of one run.
         runs: Number of runs.
         parameters: Number of parameters, decoder included.

@@ -34,7 +34,7 @@ def write_reproduction_report(result: ReproductionResult, folder: str | Path) ->
         "minutes of training": f"{sum(metrics.seconds for metrics in finished) / 60:.1f}",
     }
     text = (
-        "All numbers are in per cent: ↓ lower is better, ↑ higher is better. Ours are mean and standard deviation over "
+        "All numbers are percentages: ↓ lower is better, ↑ higher is better. Ours are mean and standard deviation over "
     )
     text += "the finished runs."
     if not result.same_experiment:

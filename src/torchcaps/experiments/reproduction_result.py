@@ -13,10 +13,10 @@ from torchcaps.experiments.statistics import Statistic, summarize
 
 @dataclass(frozen=True)
 class NetworkMetrics:
-    """The metrics of a finished run in per cent, and where and how it was made.
+    """The metrics of a finished run in %, and where and how it was made.
 
     Args:
-        columns: Metrics in per cent, by name.
+        columns: Metrics in %, by name.
         epochs: Number of epochs.
         parameters: Number of parameters, decoder included.
         seconds: Duration of the training.

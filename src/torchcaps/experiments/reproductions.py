@@ -28,7 +28,7 @@ class NetworkSpec:
         recipe: Name or file of the recipe.
         changes: `key=value` changes to the recipe.
         seeds: Number of runs, with consecutive seeds.
-        paper: Numbers of the paper in per cent, by column of the metric.
+        paper: Numbers of the paper in %, by column of the metric.
     """
 
     label: str

@@ -63,5 +63,5 @@ def format_statistic(value: Statistic | None, digits: int, scale: float = 1) -> 
 
 
 def format_percent(value: Statistic | None, digits: int) -> str:
-    """Format a fraction in per cent; None gives an empty string."""
+    """Format a fraction in %; None gives an empty string."""
     return "" if value is None else f"{format_statistic(value, digits, 100)} %"

@@ -82,7 +82,7 @@ class Verdict:
 def judge(claim: LectureClaim) -> Verdict:
     """Compute the verdict on a claim.
 
-    Numbers are in per cent, or R2. A difference counts if it exceeds the 95 % interval that follows from the number of
+    Numbers are percentages, or R2. A difference counts if it exceeds the 95 % interval that follows from the number of
     test images, or from the recorded intervals. The seed of the training is not part of it unless several were run.
 
     Args:

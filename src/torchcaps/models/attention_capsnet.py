@@ -35,7 +35,7 @@ class UpdatedConv(CapsConv2d):
         parents it is the first iteration, with uniform coupling.
     """
 
-    # Tells `diagnostics.hooks` that the calls of a forward pass are the iterations of one routing.
+    # For `diagnostics.hooks`: the calls of a forward pass are the iterations of one routing.
     stepwise = True
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -112,7 +112,7 @@ class ModelCard:
         if not self.weights.is_file():
             places = " or ".join(str(folder) for folder in weight_folders()) or "the folder TORCHCAPS_DATA/weights"
             raise CheckpointError(
-                f"pretrained: expected {self.weights.name} in {places}, got no such file (the weights '{self.name}' "
+                f"pretrained: expected {self.weights.name} in {places}, but it is missing (the weights '{self.name}' "
                 f"are not part of the package; run `torchcaps data download {CACHE}/{self.name}`)"
             )
         return self.weights

@@ -163,7 +163,7 @@ def check_mask(mask: Tensor | None, tokens: Tensor) -> None:
         return
     empty = (~mask.any(dim=1)).nonzero().flatten()
     if len(empty):
-        raise ShapeError(f"mask: expected at least one token per sample, got none in sample {int(empty[0])}")
+        raise ShapeError(f"mask: expected at least one token per sample, got 0 in sample {int(empty[0])}")
 
 
 class SharedCaps(CapsLinear):

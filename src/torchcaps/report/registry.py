@@ -93,7 +93,7 @@ ENTRIES = (
         "accuracy at each confidence, before and after the temperature",
         in_report=True,
         whole_split=True,
-        look_for="Points on the diagonal are calibrated; below it the network is too certain.",
+        look_for="Points on the diagonal are calibrated; below it the network is too certain, above it too uncertain.",
     ),
     FigureEntry(
         "explanations",
@@ -113,7 +113,7 @@ ENTRIES = (
     FigureEntry(
         "reconstructions",
         "Reconstructions",
-        "correct and wrong images beside their decodings",
+        "correct and wrong images next to their reconstructions",
         shows_images=True,
         in_report=True,
         decodes=True,

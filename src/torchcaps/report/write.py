@@ -58,7 +58,9 @@ def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Pr
         notes = findings(evaluation.metrics, run.metrics())
         sections = [*metric_sections(evaluation.metrics), *sections]
     title = f"{run.recipe.model.name} on {evaluation.data.name}"
-    lead = f"Trained with torchcaps. Evaluated on the {evaluation.data.split} split, which no choice depends on."
+    split = evaluation.data.split
+    what = "held-out test set (not used for model selection)" if split == "test" else f"{split} split"
+    lead = f"Trained with torchcaps. Evaluated on the {what}."
     path = run.path / "report.html"
     folded = {"Recipe": asdict(run.recipe), "Run": run.record}
     write_text(path, page(title, lead, facts, sections, _routing_tables(diagnosis), notes=notes, folded=folded))

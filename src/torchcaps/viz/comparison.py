@@ -49,7 +49,7 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
         2
     """
     if not rows:
-        raise ConfigError("rows: expected at least one router, got none")
+        raise ConfigError("rows: expected at least one router, got 0")
     panels = _panels(rows)
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)

@@ -89,8 +89,9 @@ def _group(shares: Tensor, winner: int) -> Tensor:
 def _draw_maps(figure: SubFigure, groups: Tensor, names: Sequence[str]) -> None:
     iters, _, parents = groups.shape
     uniform = 1 / parents
-    # All iterations share the scale. Its span is at least a thousandth, so that noise is not amplified.
-    span = max(1e-3, float((groups - uniform).abs().max()))
+    # All iterations share the scale. Its span is at least half a uniform share: a coupling that routing hardly changes
+    # looks as even as it is.
+    span = max(0.5 * uniform, float((groups - uniform).abs().max()))
     low, high = max(uniform - span, 0.0), uniform + span
     norm = TwoSlopeNorm(uniform, low, high)
     panels = figure.subplots(1, iters, squeeze=False)[0]
@@ -117,7 +118,9 @@ def _draw_entropy(axes: Axes, entropy: Tensor) -> None:
     axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
     axes.annotate("uniform", (1, 1), (-4, 4), textcoords="offset points", va="bottom", **NOTE)
     for iteration, value in list(zip(iterations, values, strict=True))[1:]:
-        axes.annotate(f"{value:.3f}", (iteration, value), (5, 3), textcoords="offset points", va="bottom", **NOTE)
+        axes.annotate(f"{value:.4f}", (iteration, value), (0, -5), textcoords="offset points", va="top", **NOTE)
+    # The whole range: a change in the third decimal is not a slope.
+    axes.set_ylim(0, 1.14)
     axes.set_title("Entropy of the coupling (1: uniform)", **TITLE)
     _finish(axes, len(entropy))
 

@@ -40,7 +40,7 @@ def diagnostics(layers: Sequence[Mapping[str, Any]], gradient_norms: Mapping[str
         4
     """
     if not layers:
-        raise ConfigError("layers: expected at least one routing layer, got none")
+        raise ConfigError("layers: expected at least one routing layer, got 0")
     figure = new_figure(8.4, 5.6)
     panels = figure.subplots(2, 2)
     colours = layer_colours(len(layers))

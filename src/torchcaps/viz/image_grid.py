@@ -44,7 +44,7 @@ def image_grid(images: Tensor, labels: Tensor, class_names: Sequence[str], colum
     if labels.shape != images.shape[:1]:
         raise ShapeError(f"labels: expected ({len(images)},), got {tuple(labels.shape)}")
     if not len(images):
-        raise ShapeError("images: expected at least one image, got none")
+        raise ShapeError("images: expected at least one image, got 0")
     names = list(class_names)[:MOST_ROWS]
     rows: list[list[Pixels]] = []
     for label in range(len(names)):

@@ -47,7 +47,7 @@ def lines(
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     if not names:
-        raise ConfigError(f"panels: expected at least one line, got none in {len(panels)} panels")
+        raise ConfigError(f"panels: expected at least one line, got 0 in {len(panels)} panels")
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(6.0 if columns == 1 else 8.6, 0.5 + (3.6 if rows == 1 else 2.9 * rows))

@@ -63,7 +63,7 @@ def predictions(
         for start in range(0, len(places), COLUMNS)
     ]
     if not bands:
-        raise ShapeError("groups: expected at least one image, got none")
+        raise ShapeError("groups: expected at least one image, got 0")
     white = 1 + 0 * to_rgb(images[0])
     height, width, _ = white.shape
     figure = new_figure(10.2, 0.2 + len(bands) * (0.75 + 1.0 * height / width + len(predictions) * LINE / 72))

@@ -31,7 +31,7 @@ def reliability(curves: Mapping[str, Bins]) -> Figure:
         2
     """
     if not any(curves.values()):
-        raise ConfigError("curves: expected at least one bin, got none")
+        raise ConfigError("curves: expected at least one bin, got 0")
     figure = new_figure(4.6, 4.8)
     upper, lower = (style_axes(axes) for axes in figure.subplots(2, 1, height_ratios=(3, 1), sharex=True))
     upper.plot([0, 1], [0, 1], color=FAINT, linewidth=1.2)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from torchcaps.errors import ConfigError
-from torchcaps.viz._style import INK, LABEL, NOTE, TITLE, new_figure, shorten, style_axes
+from torchcaps.viz._style import INK, LABEL, MUTED, NOTE, TITLE, new_figure, shorten, style_axes
 from torchcaps.viz.diagnostics import layer_colours
 
 _NEEDED = ("epoch", "layer", "iteration", "measure", "value")
@@ -110,6 +110,7 @@ def _gradient_norms(axes: Axes, rows: Sequence[_Row], colours: Mapping[str, str]
     _line(axes, rest.items(), color=INK, linestyle="--", label="all other layers")
     if axes.lines and all(value > 0 for line in axes.lines for value in np.asarray(line.get_ydata())):
         axes.set_yscale("log")
+        axes.tick_params(which="minor", labelsize=8, labelcolor=MUTED)
     if rest:
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     axes.set_title("Gradient norm", **TITLE)

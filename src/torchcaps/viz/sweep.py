@@ -37,7 +37,7 @@ def sweep(result: Mapping[str, Any]) -> Figure:
     """
     trials = [trial for trial in result["trials"] if trial["value"] is not None]
     if not trials:
-        raise ConfigError("trials: expected at least one finished trial, got none")
+        raise ConfigError("trials: expected at least one finished trial, got 0")
     space = result["space"]
     columns = min(3, len(space) + 1)
     rows = math.ceil((len(space) + 1) / columns)

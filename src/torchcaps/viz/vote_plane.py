@@ -63,7 +63,7 @@ def vote_plane(views: Sequence[VoteView]) -> Figure:
         2
     """
     if not views:
-        raise ShapeError("views: expected at least one parent, got none")
+        raise ShapeError("views: expected at least one parent, got 0")
     for view in views:
         _check(view)
     boxes = [_box(view) for view in views]

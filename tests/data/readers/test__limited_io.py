@@ -24,7 +24,7 @@ def test_damaged_and_missing(tmp_path):
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"contents")[:-4])
     with raises_about(DataError, "cut.gz", "got a damaged one"):
         read_file(tmp_path / "cut.gz", 100)
-    with raises_about(DataError, "none", "got No such file"):
+    with raises_about(DataError, "none", "No such file"):
         read_file(tmp_path / "none", 100)
 
 

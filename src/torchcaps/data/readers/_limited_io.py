@@ -39,7 +39,7 @@ def open_unzipped(path: Path) -> Iterator[BinaryIO]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: expected a gzip file, got a damaged one ({error}); download it again") from None
     except OSError as error:
-        raise DataError(f"{path}: expected a readable file, got {error.strerror or error}") from None
+        raise DataError(f"{path}: expected a readable file, and reading failed ({error.strerror or error})") from None
 
 
 def read_at_most(file: Readable, size: int) -> bytearray:

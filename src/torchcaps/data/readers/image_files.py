@@ -139,7 +139,7 @@ def open_image(source: Path | bytes, max_pixels: int | None = None) -> Iterator[
     except DataError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{path}: expected an image file, got no such file") from None
+        raise DataError(f"{path}: expected an image file, but there is no such file") from None
     except Image.UnidentifiedImageError:
         raise DataError(f"{path}: expected an image in one of {', '.join(FORMATS)}, got another file") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -85,7 +85,7 @@ def read_index(folder: Path) -> dict[str, Any]:
             and all(map(str, index["class_names"]))
         )
     except FileNotFoundError:
-        raise DataError(f"{file}: expected the index of a folder of shards, got no such file") from None
+        raise DataError(f"{file}: expected the index of a folder of shards, but there is no such file") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{file}: expected the index of a folder of shards, got {error!r}") from None
     if not sound:

@@ -71,7 +71,7 @@ def read_ts(path: str | Path) -> Signals:
             raise DataError(f"{place}: expected {len(series[0])} channels, got {len(series[-1])}")
         labels.append(index[label.strip()])
     if not series:
-        raise DataError(f"{path}: expected at least one signal after @data, got none")
+        raise DataError(f"{path}: expected at least one signal after @data, got 0")
     return Signals(series, labels, class_names)
 
 
@@ -133,7 +133,7 @@ def _read_channels(place: str, channels: Sequence[str]) -> np.ndarray:
     for k, text in enumerate(channels, 1):
         fields = text.split(",") if text.strip() else []
         if not fields:
-            raise DataError(f"{place}: expected at least one value in channel {k}, got none (a signal of length 0)")
+            raise DataError(f"{place}: expected at least one value in channel {k}, got 0 (a signal of length 0)")
         try:
             # A number beyond the range of float32 becomes infinite, and is refused below.
             with np.errstate(over="ignore"):

@@ -34,5 +34,5 @@ def draw(context: FigureContext) -> CaptionedFigure:
         viz.phases(image[0], angles[:, channel]),
         f"One test image of class {name}, and the phases of channel {channel} of the first oscillator layer at the "
         "start and after each iteration. Equal colours are equal phases.",
-        f"An image of class {name} beside {len(angles)} maps of phases, from the start to the last iteration.",
+        f"An image of class {name} and {len(angles)} maps of phases, from the start to the last iteration.",
     )

@@ -1,4 +1,4 @@
-"""Test images beside their decodings, as in figures 3 and 5 of Sabour et al. 2017."""
+"""Test images next to their reconstructions, as in figures 3 and 5 of Sabour et al. 2017."""
 
 from __future__ import annotations
 

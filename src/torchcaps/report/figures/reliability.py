@@ -33,6 +33,6 @@ def draw(context: FigureContext) -> CaptionedFigure:
         )
     return CaptionedFigure(
         viz.reliability(curves),
-        f"Below the line the network is too certain, above it too uncertain. {text}",
+        f"Accuracy of the predictions of each confidence. {text}",
         f"Reliability diagram over 15 bins. {text}",
     )

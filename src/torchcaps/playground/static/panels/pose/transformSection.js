@@ -21,7 +21,7 @@ const TEXTS = {
   shear: { text: "Shear", unit: "", axis: "shear, slope" },
 };
 const NAMES = /** @type {Name[]} */ (Object.keys(TEXTS));
-const PLOT_HEIGHT = 300;
+const PLOT_HEIGHT = 440;
 /** Colours of the dimensions that change most. */
 const DIMENSION_COLORS = ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c4)"];
 

@@ -126,7 +126,7 @@ export class RouterCard {
     this.#path = path.map(([x, y]) => [(x * shrink) / size, (-y * shrink) / size]);
     this.#plane.replaceChildren(
       svg("line", { class: "axis", x1: -1.1, x2: 1.1, y1: 0, y2: 0 }),
-      svg("line", { class: "axis", x1: 0, x2: 0, y1: -1, y2: 1 }),
+      svg("line", { class: "axis", x1: 0, x2: 0, y1: -2, y2: 2 }),
       svg("g", {}, this.#points),
       this.#pathLine,
       this.#pathEnd,

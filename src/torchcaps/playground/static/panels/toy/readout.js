@@ -106,7 +106,7 @@ function shareCell(share, color, isNone) {
 }
 
 /**
- * What agreement says of each whole, beside what a detector with max-pooling says.
+ * The activation of each whole by agreement, and that of a detector with max-pooling.
  *
  * @param {Api.ToyWhole[]} wholes
  * @param {Api.ToyIteration} iteration
