@@ -86,6 +86,7 @@ class Server:
         while not text.rstrip().endswith(b"}"):
             line = self.process.stdout.readline()
             if not line:
+                self.kill()
                 raise SystemExit(f"the server did not start: {' '.join(command)}")
             text += line
         self.url: str = json.loads(text)["url"]

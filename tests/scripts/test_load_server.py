@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -33,7 +35,8 @@ def test_fifty_clients(script: ModuleType, tmp_path: Path) -> None:
     file = script.new_weights("cnn_small", tmp_path)
     done = script.soak([str(file), "--threads", "1"], 50, 2.0)
     assert (done["lost"], done["wrong"], done["refused_connections"]) == (0, 0, 0)
-    assert done["answered"] > 50
+    # Each client sends at least one request, however slow the machine is.
+    assert done["answered"] >= 50
     assert done["mean_batch"] > 1
     assert done["exit_code"] == 0
     script.record("short", done, tmp_path / "serving.json")
@@ -41,6 +44,21 @@ def test_fifty_clients(script: ModuleType, tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "serving.json").read_text())
     assert set(stored) == {"short", "again"}
     assert stored["short"]["machine"]["cores"] > 0
+
+
+def test_server_that_does_not_start_is_not_left_behind(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[Any]] = []
+
+    def start(*args: Any, **options: Any) -> subprocess.Popen[Any]:
+        started.append(popen(*args, **options))
+        return started[0]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(SystemExit, match="did not start"):
+        script.Server(["--no-such-option"])
+    # A process without a return code was not waited for: its warning would fail a later test.
+    assert started[0].returncode is not None
 
 
 def test_swapped_prediction_is_noticed(script: ModuleType) -> None:
