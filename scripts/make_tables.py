@@ -39,7 +39,7 @@ from torchcaps.experiments import (
     write_json,
 )
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
-from torchcaps.ops import list_support
+from torchcaps.ops import support_table
 
 ROOT = Path(__file__).resolve().parent.parent
 # Prefixes of files in results/ that are not runs of a recipe.
@@ -53,6 +53,7 @@ OTHERS = (
     "serving",
     "faithfulness",
     "export",
+    "precision",
     "protocol-",
 )
 HEAD = (
@@ -416,19 +417,10 @@ def compiled() -> str:
 
 
 def support() -> str:
-    """Return which backend serves each routing, by kind of layer and device, in Markdown."""
-    found: dict[str, dict[tuple[str, str], set[str]]] = {}
-    for row in list_support(here=False):
-        served = found.setdefault(row.algorithm, {}).setdefault((row.layer, row.device), set())
-        served.add(f"`{row.backend}`" + "*" * row.limited)
-    columns = [(layer, device) for layer in ("dense", "conv") for device in ("cpu", "cuda", "mps")]
-    lines = [
-        f"| routing | {' | '.join(f'{layer}, {device}' for layer, device in columns)} |",
-        "|---|" + "---|" * len(columns),
-    ]
-    for name, served in found.items():
-        lines.append(f"| `{name}` | {' | '.join(', '.join(sorted(served[column])) for column in columns)} |")
-    return "\n".join(lines)
+    """Return the table of `torchcaps info` in Markdown: which backend serves each routing, layer, type and device."""
+    header, *lines = support_table(here=False)
+    rows = [header, ("---",) * len(header), *((f"`{name}`", *rest) for name, *rest in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def shipped() -> str:

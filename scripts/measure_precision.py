@@ -44,8 +44,9 @@ def measure(folder: Path, seeds: int, file: Path = FILE) -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(seeds):
         for precision in PRECISIONS:
-            run = train(folder, precision, seed)
-            record = run.record
+            record = train(folder, precision, seed).record
+            if record["status"] != "finished":
+                raise SystemExit(f"{precision}, seed {seed}: {record['status']}; the same command continues")
             rows.append({"precision": precision, "seed": seed, **{name: record[name] for name in KEPT}})
             about = {"recipe": "digits", "bfloat16_instructions": has_instructions(), **provenance()}
             file.write_text(json.dumps({**about, "runs": rows}, indent=1) + "\n")

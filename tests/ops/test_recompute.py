@@ -112,13 +112,18 @@ def test_one_piece_has_the_bits_of_the_reference(name: str, case: str) -> None:
 
 @every_router
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits(name: str, dtype: torch.dtype) -> None:
-    layer, inputs = make_case(CASES["dense, odd sizes"], name)
-    ops.set_votes_memory(samples_memory(layer, inputs[0], 2))
-    out = run(layer, "recompute", *(tensor.to(dtype) for tensor in inputs))
-    assert out.dtype == dtype
-    exact = run(layer, "reference", *(tensor.to(dtype).double() for tensor in inputs))
-    torch.testing.assert_close(out.double(), exact, rtol=4 * torch.finfo(dtype).eps, atol=4 * torch.finfo(dtype).eps)
+@pytest.mark.parametrize("case", ["dense, odd sizes", "dense, shared weight", "grid, matrices"])
+@pytest.mark.parametrize("backend", ["auto", "recompute"])
+def test_sixteen_bits(name: str, dtype: torch.dtype, case: str, backend: str) -> None:
+    layer, inputs = make_case(CASES[case], name)
+    ops.set_votes_memory(samples_memory(layer, inputs[0], 1))
+    assert_matches_reference(
+        lambda *tensors: run(layer, backend, *tensors),
+        lambda *tensors: run(layer, "reference", *tensors),
+        inputs,
+        dtype=dtype,
+        factor=8,
+    )
 
 
 def test_autocast_changes_nothing() -> None:

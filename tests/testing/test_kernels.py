@@ -39,3 +39,21 @@ def test_one_wrong_element_fails_by_maximum() -> None:
     wrong[7] = 16 * torch.finfo(torch.float32).eps
     with pytest.raises(AssertionError, match=r"result: .*\(maximum\)"):
         assert_matches_reference(lambda x: x + wrong.to(x.dtype), lambda x: x + 0, [values])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_are_summed_in_float32(dtype: torch.dtype) -> None:
+    def summed(x: torch.Tensor) -> torch.Tensor:
+        return x.float().cumsum(0)[-1:].to(x.dtype)
+
+    def summed_narrow(x: torch.Tensor) -> torch.Tensor:
+        total = x[:1]
+        for part in x[1:].split(1):
+            total = total + part
+        return total
+
+    # From 256 on, bfloat16 has no odd numbers; float16 from 2,048 on.
+    values = torch.ones(2500)
+    assert_matches_reference(summed, lambda x: x.sum(0, keepdim=True), [values], dtype=dtype)
+    with pytest.raises(AssertionError, match=r"^result: "):
+        assert_matches_reference(summed_narrow, lambda x: x.sum(0, keepdim=True), [values], dtype=dtype)

@@ -13,7 +13,6 @@ from torchcaps.cli._verb import Verb
 if TYPE_CHECKING:
     from torchcaps.cli._output import Output
 
-DEVICES = ("cpu", "cuda", "mps")
 PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "matplotlib", "pillow", "safetensors")
 
 
@@ -22,6 +21,8 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(args: Namespace, out: Output) -> int:
+    from torchcaps.ops import support_table
+
     versions, devices, kernels, support = _versions(), _devices(), _kernels(), _support()
     data = os.environ.get("TORCHCAPS_DATA")
     out.document({"versions": versions, "devices": devices, "kernels": kernels, "support": support, "data": data})
@@ -29,7 +30,8 @@ def _run(args: Namespace, out: Output) -> int:
     out.facts({**devices, "data": data or "the user's cache folder (TORCHCAPS_DATA is not set)"})
     rows = [(k["algorithm"], k["backend"], "yes" if k["available"] else "no", k["detail"]) for k in kernels]
     out.table(("routing", "backend", "available", "detail"), rows)
-    out.table(("routing", "layer", "type", *DEVICES), _matrix(support))
+    header, *lines = support_table()
+    out.table(header, lines)
     return 0
 
 
@@ -71,28 +73,6 @@ def _support() -> list[dict[str, Any]]:
     from torchcaps.ops import list_support
 
     return [row._asdict() for row in list_support()]
-
-
-def _matrix(support: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per routing and kind of layer, and per type where types differ; a star marks limits."""
-    rows: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
-    for entry in support:
-        rows.setdefault((entry["algorithm"], entry["layer"]), {}).setdefault(entry["dtype"], ())
-    for (algorithm, layer), types in rows.items():
-        for dtype in types:
-            served = {
-                entry["device"]: entry["backend"] + "*" * entry["limited"]
-                for entry in support
-                if (entry["algorithm"], entry["layer"], entry["dtype"]) == (algorithm, layer, dtype)
-            }
-            types[dtype] = tuple(served.get(device, "none") for device in DEVICES)
-    table: list[tuple[str, ...]] = []
-    for (algorithm, layer), types in rows.items():
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for dtype, served in types.items():
-            groups.setdefault(served, []).append(dtype)
-        table += [(algorithm, layer, ", ".join(names), *served) for served, names in groups.items()]
-    return table
 
 
 VERB = Verb(

@@ -13,7 +13,7 @@ from torchcaps.ops._mask import expand_mask, mask_children
 from torchcaps.ops._pieces import set_votes_memory
 from torchcaps.ops._route import route, route_conv, trace
 from torchcaps.ops._routing import ROUTINGS, Kernel, Routing, register_routing
-from torchcaps.ops._support import Support, list_support
+from torchcaps.ops._support import Support, list_support, support_table
 from torchcaps.ops.attention import attention_routing
 from torchcaps.ops.complex_conv import complex_conv2d, from_complex, to_complex
 from torchcaps.ops.conv import Window, receptive_centres
@@ -75,6 +75,7 @@ __all__ = [
     "set_votes_memory",
     "squash",
     "squashed_length",
+    "support_table",
     "to_complex",
     "trace",
     "transforms_active",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +36,31 @@ def always_available(device: torch.device, dtype: torch.dtype) -> str | None:
 def supports_all(children: Capsules, weight: Tensor, *, window: Window | None = None, **params: Any) -> str | None:
     """Accept every size and option."""
     return None
+
+
+def computes_wide(call: Callable[..., Capsules]) -> Callable[..., Capsules]:
+    """Let `Kernel.dense` or `Kernel.conv` compute types of 16 bits in float32 from beginning to end.
+
+    Args:
+        call: A function of children, weight, in a convolution a window, and options.
+
+    Returns:
+        The same function, whose result has the type that poses and weight promote to.
+    """
+
+    @functools.wraps(call)
+    def run(children: Capsules, weight: Tensor, *window: Window, **params: Any) -> Capsules:
+        result = torch.promote_types(children.poses.dtype, weight.dtype)
+        dtype = torch.float32 if result.itemsize < 4 else result
+
+        def wide(value: Any) -> Any:
+            return value.to(dtype) if isinstance(value, Tensor) and value.dtype != dtype else value
+
+        options = {name: wide(value) for name, value in params.items()}
+        parents = call(Capsules(*map(wide, children)), wide(weight), *window, **options)
+        return parents if dtype == result else Capsules(*(part.to(result) for part in parents))
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,34 @@ def list_support(*, here: bool = True) -> list[Support]:
     return rows
 
 
+def support_table(*, here: bool = True) -> list[tuple[str, ...]]:
+    """Return what `list_support` lists as lines of cells: routing, kind of layer, types, and a column per device.
+
+    Types that the same backends serve share a line; a star marks a backend that sizes or options can rule out.
+
+    Args:
+        here: As in `list_support`.
+
+    Returns:
+        The lines, the header first.
+
+    Example:
+        >>> support_table(here=False)[0]
+        ('routing', 'layer', 'type', 'cpu', 'cuda', 'mps')
+    """
+    served: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    for row in list_support(here=here):
+        types = served.setdefault((row.algorithm, row.layer), {})
+        types.setdefault(row.dtype, {})[row.device] = row.backend + "*" * row.limited
+    table: list[tuple[str, ...]] = [("routing", "layer", "type", *DEVICES)]
+    for (name, layer), types in served.items():
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for dtype, backends in types.items():
+            alike.setdefault(tuple(backends.get(device, "none") for device in DEVICES), []).append(dtype)
+        table += [(name, layer, ", ".join(dtypes), *backends) for backends, dtypes in alike.items()]
+    return table
+
+
 def _serves(kernel: Kernel, layer: str, device: str, dtype: torch.dtype, here: bool) -> bool:
     if (kernel.dense if layer == "dense" else kernel.conv) is None:
         return False

@@ -15,7 +15,7 @@ CACHED = 2**17
 def weighted_votes(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
     """Compute sum_i share_ij poses_i weight_ij, the weighted sum of the votes for each parent.
 
-    The largest intermediate tensor has the size of the poses.
+    The largest intermediate tensor has the size of the poses. 16 bits are computed in float32.
 
     Args:
         share: Weight of each vote.
@@ -32,11 +32,12 @@ def weighted_votes(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
         >>> weighted_votes(torch.ones(3, 2, 5), torch.ones(2, 5, 8), torch.ones(5, 3, 8, 16)).shape
         torch.Size([2, 3, 16])
     """
-    dtype = torch.promote_types(torch.promote_types(share.dtype, poses.dtype), weight.dtype)
+    result = torch.promote_types(torch.promote_types(share.dtype, poses.dtype), weight.dtype)
+    dtype = torch.promote_types(result, torch.float32)
     share, poses, weight = share.to(dtype), poses.to(dtype), weight.to(dtype)
     if weight.dim() == 3:
-        return torch.einsum("bjp,jpd->bjd", torch.einsum("jbi,bip->bjp", share, poses), weight)  # [B, J, D]
-    return _WeightedVotes.apply(share, poses, weight)  # [B, J, D]
+        return torch.einsum("bjp,jpd->bjd", torch.einsum("jbi,bip->bjp", share, poses), weight).to(result)  # [B, J, D]
+    return _WeightedVotes.apply(share, poses, weight).to(result)  # [B, J, D]
 
 
 class _WeightedVotes(torch.autograd.Function):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,28 +33,6 @@ class Pairs(NamedTuple):
     prior: Tensor | None = None
     base: Tensor | None = None
     route: Tensor | None = None
-
-
-def computes_wide(conv: Callable[..., Capsules]) -> Callable[..., Capsules]:
-    """Let a convolution of several passes compute types of 16 bits in float32 from beginning to end.
-
-    Args:
-        conv: `Kernel.conv`.
-
-    Returns:
-        The same function, whose result has the type that poses and weight promote to.
-    """
-
-    @functools.wraps(conv)
-    def run(children: Capsules, weight: Tensor, window: Window, **params: Any) -> Capsules:
-        result = torch.promote_types(children.poses.dtype, weight.dtype)
-        dtype = _native.compute_dtype(result)
-        wide = {name: value.to(dtype) if isinstance(value, Tensor) else value for name, value in params.items()}
-        poses, activations = (tensor.to(dtype) for tensor in children)
-        parents = conv(Capsules(poses, activations), weight.to(dtype), window, **wide)
-        return Capsules(*(tensor.to(result) for tensor in parents))
-
-    return run
 
 
 def attend_grid(

@@ -9,14 +9,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.ops._attention_pass.cpu import attend
-from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide
+from torchcaps.ops._attention_pass.grid import attend_grid
 from torchcaps.ops._iterations import ParentSoftmax, check_iters
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.attention.reference import check_attention
 from torchcaps.ops.conv import Window
 from torchcaps.ops.squash import SquashForm, squashed_length
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,

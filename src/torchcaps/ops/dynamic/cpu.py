@@ -11,10 +11,11 @@ from torch import Tensor
 
 from torchcaps.errors import ConfigError
 from torchcaps.ops import _native
-from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.grid import attend_grid, squash_parents
 from torchcaps.ops._attention_pass.steps import attend_by
 from torchcaps.ops._flops import Cost, dynamic_cost
 from torchcaps.ops._iterations import ParentSoftmax
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.dynamic._dense import dense_kernel
 from torchcaps.ops.dynamic.reference import GradMode, check_routing_options

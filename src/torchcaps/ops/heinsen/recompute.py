@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchcaps.ops._iterations import check_iters
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops._weighted_votes import weighted_votes
 from torchcaps.ops.heinsen.reference import Predictor, net_values, normalise, root_count
 from torchcaps.ops.squash import SquashForm, check_squash, squashed_length
@@ -12,6 +13,7 @@ from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.ops._attention_pass.cpu import attend
-from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.grid import attend_grid, squash_parents
 from torchcaps.ops._iterations import ParentSoftmax
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.kmeans.reference import check_kmeans_options
 from torchcaps.ops.squash import SquashForm
@@ -16,6 +17,7 @@ from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, squash_parents
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.random.reference import check_random_options, random_logits
 from torchcaps.ops.squash import SquashForm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.random.reference import check_random_options, random_logits
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
@@ -12,6 +13,7 @@ from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,

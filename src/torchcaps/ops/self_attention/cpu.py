@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._attention_pass.cpu import attend
-from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, squash_parents
 from torchcaps.ops._iterations import ParentSoftmax
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_attention.reference import check_prior
 from torchcaps.ops.squash import SquashForm
@@ -18,6 +19,7 @@ from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from torchcaps.errors import ShapeError
 from torchcaps.ops import _native
-from torchcaps.ops._attention_pass.grid import Pairs, attend_grid_weighted, computes_wide
+from torchcaps.ops._attention_pass.grid import Pairs, attend_grid_weighted
 from torchcaps.ops._attention_pass.steps import sum_votes
 from torchcaps.ops._flops import Cost, dense_votes
 from torchcaps.ops._iterations import ParentSoftmax
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_routing import recompute
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routing_logits
@@ -20,6 +21,7 @@ from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,
@@ -30,7 +32,7 @@ def dense(
 ) -> Capsules:
     """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`.
 
-    16 bits are computed in float32. With a weight for each child there are first derivatives, and the gradient of a
+    With a weight for each child there are first derivatives, and the gradient of a
     gradient is an error.
 
     Args:
@@ -56,13 +58,10 @@ def dense(
         raise ShapeError(f"activations: expected {tuple(poses.shape[:2])}, got {tuple(activations.shape)}")
     # With the samples last, as the kernel takes them; the first logits are not needed longer.
     logits = logits.permute(1, 2, 0).contiguous()  # [I, J, B]
-    inputs = [logits, activations.T, poses, weight]
-    result = torch.promote_types(torch.promote_types(logits.dtype, poses.dtype), weight.dtype)
-    dtype = _native.compute_dtype(result)
-    total, mass = _self_routing(*(tensor.to(dtype) for tensor in inputs))  # [B, J, D], [J, B]
-    mass, present = mass.T, activations.to(dtype).sum(dim=1, keepdim=True)  # [B, J], [B, 1]
+    total, mass = _self_routing(logits, activations.T, poses, weight)  # [B, J, D], [J, B]
+    mass, present = mass.T, activations.sum(dim=1, keepdim=True)  # [B, J], [B, 1]
     out = total / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
-    return Capsules(out.to(result), (mass / (present + MASS_FLOOR)).to(result))
+    return Capsules(out, mass / (present + MASS_FLOOR))
 
 
 def _given(children: Capsules, weight: Tensor, coupling: Tensor) -> Capsules:
@@ -72,8 +71,7 @@ def _given(children: Capsules, weight: Tensor, coupling: Tensor) -> Capsules:
     mass = share.sum(dim=1)  # [B, J]
     presence = mass / (activations.sum(dim=1, keepdim=True) + MASS_FLOOR)  # [B, J]
     out = sum_votes(share, poses, weight) / (mass.unsqueeze(-1) + MASS_FLOOR)  # [B, J, D]
-    result = torch.promote_types(poses.dtype, weight.dtype)
-    return Capsules(out.to(result), presence.to(result))
+    return Capsules(out, presence)
 
 
 @computes_wide

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops._weighted_votes import weighted_votes
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, routing_logits
 from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(children: Capsules, weight: Tensor, *, route_weight: Tensor, route_bias: Tensor | None = None) -> Capsules:
     """Route children [B, I, P] through weight [I, J, P, D] or [J, P, D]; see `self_routing`.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torchcaps.ops._attention_pass.grid import attend_grid, computes_wide, squash_parents
+from torchcaps.ops._attention_pass.grid import attend_grid, squash_parents
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.conv import Window
 from torchcaps.ops.squash import SquashForm
 from torchcaps.types import Capsules

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._iterations import ParentSoftmax, parent_softmax
+from torchcaps.ops._kernel import computes_wide
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
 from torchcaps.types import Capsules
 
 
+@computes_wide
 def dense(
     children: Capsules,
     weight: Tensor,
