@@ -38,9 +38,16 @@ def test_step_updates_every_parameter():
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("candidate", CASES["capsnet"].candidates, ids=lambda candidate: candidate.name)
-def test_every_candidate_steps(candidate, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "candidate", "task"),
+    [
+        (case, candidate.name, task)
+        for case, task in (("capsnet", "step"), ("precision", "step"), ("one_image", "forward"))
+        for candidate in CASES[case].candidates
+    ],
+)
+def test_every_candidate_runs(case: str, candidate: str, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchcaps.bench.capsnet.SIDE", 8)
-    tasks = candidate.prepare({"batch": 1})
-    assert list(tasks) == ["step"]
-    tasks["step"]()
+    tasks = CASES[case].candidate(candidate).prepare({"batch": 1})
+    assert list(tasks) == [task]
+    tasks[task]()

@@ -1,4 +1,4 @@
-"""A training step of `capsnet`, beside its convolutions, a large matrix product, and the usual implementation."""
+"""`capsnet`: a training step beside its convolutions and the usual implementation, in 16 bits, and one image."""
 
 from __future__ import annotations
 
@@ -68,6 +68,17 @@ def ours(point: Point) -> Tasks:
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), point)
 
 
+def narrow(point: Point) -> Tasks:
+    """Prepare the same step as `trainer.precision=bf16-mixed` runs it."""
+    (step,) = ours(point).values()
+
+    def mixed() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            step()
+
+    return {"step": mixed}
+
+
 def usual(point: Point) -> Tasks:
     """Prepare the same step with the usual class capsules and the default optimiser."""
     torch.manual_seed(0)
@@ -76,11 +87,35 @@ def usual(point: Point) -> Tasks:
     return training_step(model, torch.optim.Adam(model.parameters(), lr=1e-3), point)
 
 
+def only_convolutions() -> nn.Sequential:
+    """Return the two convolutions of `capsnet`."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(module for module in create_model("capsnet").modules() if isinstance(module, nn.Conv2d)))
+
+
+def inference(model: nn.Module, point: Point) -> Tasks:
+    """Return a task: the images of a point through a model, without gradients.
+
+    Args:
+        model: The model.
+        point: Sizes of the measurement.
+
+    Returns:
+        The task.
+    """
+    model.eval()
+    images, _ = digits(point)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            model(images)
+
+    return {"forward": forward}
+
+
 def convolutions(point: Point) -> Tasks:
     """Prepare forward and backward of the two convolutions of `capsnet`."""
-    torch.manual_seed(0)
-    model = create_model("capsnet")
-    layers = nn.Sequential(*(module for module in model.modules() if isinstance(module, nn.Conv2d)))
+    layers = only_convolutions()
     images, _ = digits(point)
     with torch.no_grad():
         grad = torch.randn_like(layers(images))  # [B, 256, 6, 6]
@@ -117,6 +152,33 @@ CASES.add(
         ),
         points=(PAPER,),
         quick=({"batch": 16},),
+        check=check_kernel,
+        memory=False,
+    ),
+)
+
+CASES.add(
+    "precision",
+    Case(
+        title="One training step of capsnet in 32 bits and with trainer.precision=bf16-mixed",
+        candidates=(Candidate("32-true", ours), Candidate("bf16-mixed", narrow)),
+        points=(PAPER,),
+        quick=({"batch": 16},),
+        check=check_kernel,
+        memory=False,
+    ),
+)
+
+CASES.add(
+    "one_image",
+    Case(
+        title="One image through capsnet",
+        candidates=(
+            Candidate("torchcaps", lambda point: inference(create_model("capsnet"), point)),
+            Candidate("convolutions only", lambda point: inference(only_convolutions(), point)),
+        ),
+        points=({"batch": 1},),
+        quick=({"batch": 1},),
         check=check_kernel,
         memory=False,
     ),

@@ -21,14 +21,16 @@ def channels_last(images: Tensor) -> Tensor:
 class ConvStem(nn.Sequential):
     """Convolutions that run in the channels-last memory format, which is the faster one on a CPU.
 
-    The input is converted, the weights are not: they stay contiguous, as FSDP requires.
+    The input is converted, the weights are not: they stay contiguous, as FSDP requires. torch converts them at every
+    call, which takes longer than the convolutions of a single image, so that one image stays as it is.
 
     Shape:
         images [B, C, H, W]; returns maps [B, C', H', W'].
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        return super().forward(channels_last(input))
+        single = input.shape[0] == 1 and not torch.compiler.is_exporting()
+        return super().forward(input if single else channels_last(input))
 
 
 class ResidualBlock(nn.Module):
