@@ -21,6 +21,7 @@ import torch
 
 from torchcaps import viz
 from torchcaps.bench import gpu, read_result, summary
+from torchcaps.bench.overview import router_cases, router_lines
 from torchcaps.experiments import (
     Comparison,
     NetworkRow,
@@ -384,6 +385,14 @@ def speed(file: Path = BENCHMARK) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
+def routers(folder: Path = ROOT / "benchmarks" / "results") -> str:
+    """Return time and memory of every router, dense and convolutional, by backend in Markdown."""
+    files = {name: folder / f"{name}.json" for name in router_cases().values()}
+    header, *lines = router_lines({name: read_result(file) for name, file in files.items() if file.exists()})
+    rule = ["---", "---", *("---:" for _ in header[2:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *lines))
+
+
 def models() -> str:
     """Return all models with their sizes in Markdown."""
     lines = ["| name | parameters | description |", "|---|---:|---|"]
@@ -640,6 +649,7 @@ def faithful(file: Path = ROOT / "results" / "faithfulness.json") -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
+    "docs/benchmarks.md": {"routers": routers},
     "docs/claims.md": {"claims": claims, "pose": partial(measured, "pose"), "equivariance": equivariance},
     "docs/comparison.md": {"comparison": comparison},
     "docs/evaluation.md": {"ood": partial(measured, "ood"), "adversarial": partial(measured, "adversarial")},

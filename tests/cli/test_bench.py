@@ -15,7 +15,7 @@ def measured(monkeypatch):
     times = {"step": {"min": 0.001, "median": 0.002, "rounds": 3}}
     row = {"point": {"batch": 1}, "candidate": "ours", "times": times}
 
-    def run_case(name, *, quick, progress):
+    def run_case(name, *, quick, first, progress):
         progress(1, 1)
         return {
             "benchmark": name,

@@ -24,13 +24,18 @@ class KernelMismatchError(TorchcapsError):
 
 
 def run_case(
-    name: str, *, quick: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+    name: str,
+    *,
+    quick: bool = False,
+    first: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:
     """Run one benchmark.
 
     Args:
         name: Name in `CASES`.
         quick: Whether to measure few sizes and rounds.
+        first: Whether to measure the first point only, that of the summary.
         progress: Called with the numbers of done and of all steps.
 
     Returns:
@@ -43,7 +48,7 @@ def run_case(
         >>> run_case("dynamic", quick=True)  # doctest: +SKIP
     """
     case = CASES[name]
-    points = case.quick if quick else case.points
+    points = case.quick if quick else case.points[:1] if first else case.points
     budget = QUICK if quick else FULL
     try:
         case.check()

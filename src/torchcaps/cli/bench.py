@@ -20,6 +20,7 @@ SCALING = "scaling"
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all), or scaling")
     parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
+    parser.add_argument("--first", action="store_true", help="only the sizes of the summary, with all rounds")
     parser.add_argument(
         "--device",
         default="cpu",
@@ -59,7 +60,7 @@ def _run(args: Namespace, out: Output) -> int:
     results = []
     for name in names:
         with out.progress(name) as progress, out.stdout_kept():
-            result = run_case(name, quick=args.quick, progress=progress)
+            result = run_case(name, quick=args.quick, first=args.first, progress=progress)
         results.append(result)
         header, *lines = summary(result)
         out.say(result["title"], style="bold")
@@ -121,6 +122,7 @@ VERB = Verb(
     examples=(
         ("torchcaps bench --quick", "a first impression in a minute"),
         ("torchcaps bench dynamic", "the DigitCaps layer over batch, children, parents and iterations"),
+        ("torchcaps bench conv_em conv_kmeans --first", "kernel, recompute and reference at the first sizes"),
         ("torchcaps bench --device cuda", "the Triton kernels on a GPU, against its bound"),
         ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
         ("torchcaps bench scaling", "how time and memory of every router grow, and what ImageNet would cost"),
