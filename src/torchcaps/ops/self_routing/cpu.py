@@ -20,6 +20,9 @@ from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routin
 from torchcaps.ops.votes import check_poses_and_weight
 from torchcaps.types import Capsules
 
+# Samples from which on the kernel of grids, which computes one per lane, is faster than that of a dense layer.
+LARGE = 4
+
 
 @computes_wide
 def dense(
@@ -53,9 +56,15 @@ def dense(
     if weight.dim() == 3:
         # Poses can be added up before they vote: two small products, and nothing left for a kernel to gain.
         return recompute.dense(children, weight, route_weight=route_weight, route_bias=route_bias)
-    logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]
     if activations.shape != poses.shape[:2]:
         raise ShapeError(f"activations: expected {tuple(poses.shape[:2])}, got {tuple(activations.shape)}")
+    if len(poses) >= LARGE and poses.shape[1]:
+        # As a grid whose window covers it: one sample per lane, and no logits in memory.
+        grid = Capsules(poses[:, :, None, None], activations[:, :, None, None])  # [B, I, 1, 1, P], [B, I, 1, 1]
+        window = Window((poses.shape[1], 1), (poses.shape[1], 1), pose="vector")
+        parents = conv(grid, weight, window, route_weight=route_weight, route_bias=route_bias)
+        return Capsules(parents.poses[:, 0, 0], parents.activations[:, 0, 0])
+    logits = routing_logits(poses, route_weight, route_bias, weight.shape[-3])  # [B, I, J]
     # With the samples last, as the kernel takes them; the first logits are not needed longer.
     logits = logits.permute(1, 2, 0).contiguous()  # [I, J, B]
     total, mass = _self_routing(logits, activations.T, poses, weight)  # [B, J, D], [J, B]
