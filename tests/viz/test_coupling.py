@@ -24,11 +24,8 @@ def test_maps_entropy_and_activations() -> None:
     np.testing.assert_allclose(
         np.asarray(entropy.lines[0].get_ydata()), coupling_entropy(trace.coupling[:, 1:2]), rtol=1e-6
     )
-    # Scales that do not make much of small differences: the whole entropy, and at least half a uniform share.
+    # The whole range: small differences are small.
     assert entropy.get_ylim()[0] == 0
-    low, high = last.images[0].get_clim()
-    assert low <= 0.125
-    assert high >= 0.375
     drawn = np.array([line.get_ydata() for line in activations.lines])  # [J, R], the winner last
     order = trace.activations[-1, 1].argsort()
     np.testing.assert_allclose(drawn, trace.activations[:, 1, order].T, rtol=1e-6)

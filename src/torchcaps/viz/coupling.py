@@ -89,9 +89,8 @@ def _group(shares: Tensor, winner: int) -> Tensor:
 def _draw_maps(figure: SubFigure, groups: Tensor, names: Sequence[str]) -> None:
     iters, _, parents = groups.shape
     uniform = 1 / parents
-    # All iterations share the scale. Its span is at least half a uniform share: a coupling that routing hardly changes
-    # looks as even as it is.
-    span = max(0.5 * uniform, float((groups - uniform).abs().max()))
+    # All iterations share the scale. Its span is at least a thousandth, so that noise is not amplified.
+    span = max(1e-3, float((groups - uniform).abs().max()))
     low, high = max(uniform - span, 0.0), uniform + span
     norm = TwoSlopeNorm(uniform, low, high)
     panels = figure.subplots(1, iters, squeeze=False)[0]
