@@ -40,7 +40,7 @@ def test_scores_of_a_data_set_are_those_of_its_batches(model: ImageModel, digits
     some, all_at_once = (novelty_of_data(model, digits, batch_size=size) for size in (7, 1000))
     for name, scores in some.items():
         torch.testing.assert_close(scores, all_at_once[name])
-    with raises_about(ConfigError, "data", "none"):
+    with raises_about(ConfigError, "data", "got 0"):
         novelty_of_data(model, digits.subset([]))
     with raises_about(ConfigError, "model", "TransformingAutoencoder"):
         novelty(create_model("transforming_autoencoder"), torch.rand(1, 1, 28, 28))

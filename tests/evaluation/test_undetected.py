@@ -108,7 +108,7 @@ def test_protocol_refuses_bad_options(model: ImageModel, option: str, value: obj
 def test_bad_input_is_refused(model: ImageModel, cnn: ImageModel, digits: ImageDataset) -> None:
     with raises_about(ConfigError, "run", "none", "digits"):
         PROTOCOLS["adversarial"](Fake(model, val=0), nothing)
-    with raises_about(ConfigError, "data", "none"):
+    with raises_about(ConfigError, "data", "got 0"):
         by_attack(model, digits.subset([]), digits)
     with raises_about(ConfigError, "method", "reconstructive"):
         by_attack(cnn, digits, digits, methods=["reconstructive"])

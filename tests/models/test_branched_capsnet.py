@@ -86,7 +86,7 @@ def test_branches_route_separately() -> None:
 
 @pytest.mark.parametrize("branches", [0, -1, 1.5, True])
 def test_number_of_branches_is_checked(branches: object) -> None:
-    with raises_about(ConfigError, "branches:", "at least 1", f"got {branches}"):
+    with raises_about(ConfigError, "branches:", "from 1 to", f"got {branches}"):
         create_model("branched_capsnet", branches=branches)
 
 

@@ -107,7 +107,7 @@ except MemoryError as error:
 
 @needs_kernel
 @needs_memory_limit
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_out_of_memory_is_a_memory_error(threads: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OUT_OF_MEMORY.format(threads=threads)],

@@ -81,5 +81,5 @@ def test_optional_panels():
 
 
 def test_no_rows():
-    with raises_about(ConfigError, "rows", "none"):
+    with raises_about(ConfigError, "rows", "got 0"):
         comparison([])

@@ -49,5 +49,5 @@ def test_largest_gradients_in_network_order():
 
 
 def test_no_layers():
-    with raises_about(ConfigError, "layers", "none"):
+    with raises_about(ConfigError, "layers", "got 0"):
         diagnostics([], {})

@@ -50,5 +50,5 @@ def test_errors_name_the_argument():
         image_grid(torch.zeros(2, 1, 4, 4), torch.zeros(3), ["a"])
     with raises_about(ShapeError, "images"):
         image_grid(torch.zeros(2, 4, 4), torch.zeros(2), ["a"])
-    with raises_about(ShapeError, "images", "none"):
+    with raises_about(ShapeError, "images", "got 0"):
         image_grid(torch.zeros(0, 1, 4, 4), torch.zeros(0), ["a"])

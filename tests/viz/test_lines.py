@@ -61,5 +61,5 @@ def test_many_points_have_few_markers() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    with raises_about(ConfigError, "panels", "none in 1 panels"):
+    with raises_about(ConfigError, "panels", "got 0 in 1 panels"):
         viz.lines({"Loss": {}}, x="epoch")

@@ -48,5 +48,5 @@ def test_groups_have_headings_and_bands_of_equal_width() -> None:
 def test_shapes_are_checked() -> None:
     with raises_about(ShapeError, "cnn", "(3,)"):
         draw(cnn=torch.zeros(3))
-    with raises_about(ShapeError, "groups", "none"):
+    with raises_about(ShapeError, "groups", "got 0"):
         viz.predictions(IMAGES, LABELS, {}, {"Right": []}, NAMES)

@@ -19,5 +19,5 @@ def test_each_curve_has_its_points_and_its_name() -> None:
 
 @pytest.mark.parametrize("curves", [{}, {"empty": []}])
 def test_no_bins_are_refused(curves: dict) -> None:
-    with raises_about(ConfigError, "curves", "none"):
+    with raises_about(ConfigError, "curves", "got 0"):
         reliability(curves)

@@ -48,7 +48,7 @@ def test_pose_is_a_cross_and_panels_share_limits() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    with raises_about(ShapeError, "views", "none"):
+    with raises_about(ShapeError, "views", "got 0"):
         viz.vote_plane([])
     with raises_about(ShapeError, "coupling", "(2, 2)"):
         viz.vote_plane([VIEW._replace(coupling=COUPLING[:, :2])])

@@ -126,7 +126,6 @@ VERB = Verb(
         ("torchcaps bench --device cuda", "the Triton kernels on a GPU, against its bound"),
         ("torchcaps bench --render docs/benchmarks", "the tables and figures of the docs, from the results"),
         ("torchcaps bench scaling", "how time and memory of every router grow, and what ImageNet would cost"),
-        ("torchcaps bench scaling --render docs", "its page, docs/scaling.md, from the result"),
     ),
     configure=_configure,
     run=_run,

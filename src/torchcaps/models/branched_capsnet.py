@@ -197,6 +197,7 @@ def branched_capsnet(
     Returns:
         The model.
     """
+    check_depth("branches", branches)
     return BranchedCapsNet(
         image_shape,
         num_classes,

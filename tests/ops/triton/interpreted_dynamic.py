@@ -129,7 +129,7 @@ def test_errors_name_the_argument():
         route(poses, weight, torch.zeros(6, 5))
     with raises_about(ShapeError, "poses", "pose size 4"):
         route(poses[..., :3], weight)
-    with raises_about(ConfigError, "iters", "a count of at least 1"):
+    with raises_about(ConfigError, "iters", "a count from 1 to"):
         route(poses, weight, iters=0)
 
 
