@@ -123,7 +123,7 @@ def test_scales_are_honest(page: Any) -> None:
     assert all(number in legend for number in ("0.5", "1 (uniform)", "2"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("link", "words", "least"),
     [

@@ -45,33 +45,35 @@ def test_pending_write_keeps_a_new_address(page: Any) -> None:
     page.wait_for_selector(".panel-clusters")
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        'panel="draw"&broken={',
-        'panel="nothing"&theme=7',
-        'panel="draw"&input=999999&strokes=5',
-        'network="none"&panel="draw"',
-        "network=7&intro.chapter=99",
-        'panel="draw"&input="upload"',
-        'panel="draw"&network="multimnist"&input=[1,999]',
-        'panel="draw"&page="x"',
-        'panel="draw"&page=-7&input=12',
-        'panel="draw"&page=1e9',
-        'panel="pose"&input=[1]&pose.offsets=["a"]',
-        'panel="pose"&pose.transform={"rotate":999,"right":1.5,"more":1}',
-        'panel="pose"&pose.transform=7',
-        'panel="pose"&pose.sweep="x"',
-        f'panel="pose"&pose.offsets={[999] * 16}',
-        'panel="routing"&routing.iteration=99&routing.b="unknown"&routing.parent=-3',
-        'panel="routing"&routing.b="em"&routing.iters=99',
-        'panel="routing"&routing.b="em"&routing.iters="x"',
-        'panel="toy"&toy.scene="random"&toy.seed="x"',
-        'panel="toy"&toy.scene="random"&toy.seed=-1.5',
-        'panel="toy"&toy.selected=99&toy.upsideDown="x"&toy.votes=1',
-        'panel="clusters"&clusters.clusters=99&clusters.iters=-1&clusters.seed=2.5&clusters.gain=1e9',
-    ],
-)
+LINKS = [
+    'panel="draw"&broken={',
+    'panel="nothing"&theme=7',
+    'network="none"&panel="draw"',
+    'panel="draw"&network="multimnist"&input=[1,999]',
+    'panel="pose"&pose.transform={"rotate":999,"right":1.5,"more":1}',
+    'panel="routing"&routing.iteration=99&routing.b="unknown"&routing.parent=-3',
+    'panel="toy"&toy.scene="random"&toy.seed="x"',
+    'panel="clusters"&clusters.clusters=99&clusters.iters=-1&clusters.seed=2.5&clusters.gain=1e9',
+]
+MORE_LINKS = [
+    'panel="draw"&input=999999&strokes=5',
+    "network=7&intro.chapter=99",
+    'panel="draw"&input="upload"',
+    'panel="draw"&page="x"',
+    'panel="draw"&page=-7&input=12',
+    'panel="draw"&page=1e9',
+    'panel="pose"&input=[1]&pose.offsets=["a"]',
+    'panel="pose"&pose.transform=7',
+    'panel="pose"&pose.sweep="x"',
+    f'panel="pose"&pose.offsets={[999] * 16}',
+    'panel="routing"&routing.b="em"&routing.iters=99',
+    'panel="routing"&routing.b="em"&routing.iters="x"',
+    'panel="toy"&toy.scene="random"&toy.seed=-1.5',
+    'panel="toy"&toy.selected=99&toy.upsideDown="x"&toy.votes=1',
+]
+
+
+@pytest.mark.parametrize("link", [*LINKS, *(pytest.param(link, marks=pytest.mark.slow) for link in MORE_LINKS)])
 def test_invalid_links(page: Any, link: str) -> None:
     opened(page, link)
     # The fixture `page` fails on an error in the console.
