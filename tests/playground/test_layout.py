@@ -94,7 +94,7 @@ def test_kmeans_has_no_temperature_plot(page: Any) -> None:
     assert plot.bounding_box()["width"] == pytest.approx(room.bounding_box()["width"], abs=2)
     page.locator(".panel-clusters [aria-label=Routing]").select_option("em")
     until(page, lambda: page.locator(".plot-pair .plot:visible").count() == 2)
-    # A plot that is drawn anew has no box for a moment.
+    # A plot that is drawn again has no box for a moment.
     until(page, lambda: plot.first.bounding_box() is not None)
     assert plot.first.bounding_box()["width"] < room.bounding_box()["width"] / 2
 
