@@ -42,6 +42,32 @@ def open_unzipped(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path}: expected a readable file, and reading failed ({error.strerror or error})") from None
 
 
+def read_lines(file: BinaryIO, path: Path, longest: int, limit: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the number, from 1, and the bytes of each line of an open file.
+
+    Args:
+        file: The file.
+        path: Its path, for the message.
+        longest: Largest number of bytes of a line.
+        limit: Largest number of bytes of all lines.
+
+    Yields:
+        Number and line.
+
+    Raises:
+        DataError: If a line or the file is larger.
+    """
+    number = seen = 0
+    while line := file.readline(longest + 1):
+        number, seen = number + 1, seen + len(line)
+        if len(line) > longest or seen > limit:
+            raise DataError(
+                f"{path}: expected lines of at most {longest:,} bytes and {limit:,} in all, got more in line "
+                f"{number} (damaged?)"
+            )
+        yield number, line
+
+
 def read_at_most(file: Readable, size: int) -> bytearray:
     """Read `size` bytes, or fewer at the end of the file; memory grows with the bytes that are really there.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchcaps.data.readers._limited_io import open_unzipped, unpacked_limit
+from torchcaps.data.readers._limited_io import open_unzipped, read_lines, unpacked_limit
 from torchcaps.errors import DataError
 
 MAX_BYTES = 500_000_000
@@ -77,16 +77,9 @@ def read_ts(path: str | Path) -> Signals:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number, from 1, and the text of each line that is neither empty nor a comment."""
-    number = seen = 0
     with open_unzipped(path) as file:
         limit = unpacked_limit(path.stat().st_size, MAX_BYTES)
-        while line := file.readline(MAX_LINE + 1):
-            number, seen = number + 1, seen + len(line)
-            if len(line) > MAX_LINE or seen > limit:
-                raise DataError(
-                    f"{path}: expected lines of at most {MAX_LINE:,} bytes and {limit:,} in all, got more in line "
-                    f"{number} (damaged?)"
-                )
+        for number, line in read_lines(file, path, MAX_LINE, limit):
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from torchcaps.data.readers._limited_io import open_unzipped
+from torchcaps.data.readers._limited_io import open_unzipped, read_lines
 from torchcaps.errors import DataError
 
 
@@ -30,17 +30,10 @@ def read_word_vectors(path: Path, words: Collection[str], size: int, max_bytes: 
         >>> read_word_vectors(Path("glove.6B.100d.txt"), {"the"}, 100, 10**9)  # doctest: +SKIP
     """
     # A word, and at most 32 characters for each number.
-    longest, wanted, seen = 4096 + 32 * size, set(words), 0
+    longest, wanted = 4096 + 32 * size, set(words)
     vectors: dict[str, np.ndarray] = {}
     with open_unzipped(path) as file:
-        number = 0
-        while line := file.readline(longest + 1):
-            number, seen = number + 1, seen + len(line)
-            if len(line) > longest or seen > max_bytes:
-                raise DataError(
-                    f"{path}: expected lines of at most {longest:,} bytes and {max_bytes:,} in all, got more in line "
-                    f"{number} (damaged?)"
-                )
+        for number, line in read_lines(file, path, longest, max_bytes):
             word, _, rest = line.decode("utf-8", "replace").partition(" ")
             if word in wanted:
                 vectors[word] = _parse(rest, path, number, size)
