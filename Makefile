@@ -11,6 +11,9 @@ SANITIZED ?= tests/ops/test_native.py tests/ops/test_extreme_calls.py tests/ops/
 KERNELS := src/torchcaps/_kernels.so
 CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 CMAKE_FIRST := $(if $(shell command -v cmake),,$(VENV)/packages)
+# Widest vectors of the library that `make sanitize` builds, a folder for each.
+WIDEST ?= avx512
+SANITIZE := build/sanitize-$(WIDEST)
 # The C++ sources, as clang-format checks them.
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp
@@ -21,7 +24,7 @@ demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
 
 # What the checks need; with -j2, packages are unpacked while the kernels compile.
-prepare: $(VENV)/ready build/sanitize/torchcaps/_kernels.so chromium
+prepare: $(VENV)/ready $(SANITIZE)/torchcaps/_kernels.so chromium
 
 # One thread per worker: with two threads each, two workers would compete for the cores.
 test: $(VENV)/ready chromium
@@ -43,18 +46,17 @@ js: $(VENV)/ready
 golden: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/golden -m 'slow or not slow'
 
-# The kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, on a library of its own in build/sanitize. The
+# The kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, on a library of its own. The
 # sanitizer is loaded before Python, together with the C++ library, whose exceptions it intercepts. Python frees nothing
-# at exit, so leaks are not reported. Errors are written to build/sanitize/report.*, since pytest captures the output.
+# at exit, so leaks are not reported. Errors are written to report.* in its folder, since pytest captures the output.
 # WIDEST=portable builds the portable kernels alone, in a fifth of the time.
-WIDEST ?= avx512
-sanitize: $(VENV)/ready build/sanitize/torchcaps/_kernels.so
-	rm -f build/sanitize/report.*
-	TORCHCAPS_LIBRARY=$(CURDIR)/build/sanitize/torchcaps \
+sanitize: $(VENV)/ready $(SANITIZE)/torchcaps/_kernels.so
+	rm -f $(SANITIZE)/report.*
+	TORCHCAPS_LIBRARY=$(CURDIR)/$(SANITIZE)/torchcaps \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/sanitize/report UBSAN_OPTIONS=print_stacktrace=1 \
-	  OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:cacheprovider $(SANITIZED) || { cat build/sanitize/report.* 2>/dev/null; exit 1; }
-	@! grep -s "ERROR: \|runtime error" build/sanitize/report.*
+	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZE)/report UBSAN_OPTIONS=print_stacktrace=1 \
+	  OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:cacheprovider $(SANITIZED) || { cat $(SANITIZE)/report.* 2>/dev/null; exit 1; }
+	@! grep -s "ERROR: \|runtime error" $(SANITIZE)/report.*
 
 # Every kernel call of a layer of every router, made by three callers at once with four threads each, with
 # ThreadSanitizer: a data race or another bit than with one thread fails.
@@ -129,10 +131,10 @@ $(VENV)/ready: $(VENV)/packages $(KERNELS) pyproject.toml
 $(KERNELS): CMakeLists.txt $(CSRC) | $(CMAKE_FIRST)
 	-$(CMAKE) -S . -B build/kernels && $(CMAKE) --build build/kernels --parallel 2
 
-build/sanitize/torchcaps/_kernels.so: CMakeLists.txt $(CSRC) | $(CMAKE_FIRST)
-	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
-	  -DTORCHCAPS_WIDEST=$(WIDEST) -DTORCHCAPS_OUTPUT=$(CURDIR)/build/sanitize/torchcaps
-	$(CMAKE) --build build/sanitize --parallel 2
+$(SANITIZE)/torchcaps/_kernels.so: CMakeLists.txt $(CSRC) | $(CMAKE_FIRST)
+	$(CMAKE) -S . -B $(SANITIZE) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHCAPS_SANITIZE=address,undefined \
+	  -DTORCHCAPS_WIDEST=$(WIDEST) -DTORCHCAPS_OUTPUT=$(CURDIR)/$(SANITIZE)/torchcaps
+	$(CMAKE) --build $(SANITIZE) --parallel 2
 
 # Sdist, wheel and bill of materials in dist/, built twice: the same sources give the same bytes.
 dist: $(VENV)/ready
