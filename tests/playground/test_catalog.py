@@ -180,6 +180,11 @@ def test_switch_the_network_on_the_page(page: Any) -> None:
     assert "capsnet_small with fresh weights" in page.locator("#about").inner_text()
 
 
+def is_for(response: Any, source: dict[str, int]) -> bool:
+    """Whether this is the prediction of an image, by the network of two digits."""
+    return "draw/predict?network=multimnist" in response.url and response.request.post_data_json["source"] == source
+
+
 def test_pairs_on_the_page(page: Any, picture: Any) -> None:
     """Pairs of test digits, laid over each other as in MultiMNIST: at least four of five are read right."""
     opened(page, 'panel="draw"&input=3')
@@ -189,7 +194,9 @@ def test_pairs_on_the_page(page: Any, picture: Any) -> None:
     right = 0
     for first, second in pairs:
         link = f"panel=%22draw%22&network=%22multimnist%22&input=[{first},{second}]"
-        with page.expect_response("**/api/draw/predict*") as response:
+        source = {"sample": first, "second": second}
+        # The response to an earlier pair may still be on its way.
+        with page.expect_response(lambda response, source=source: is_for(response, source)) as response:
             page.evaluate("link => { location.hash = link; }", link)
         activations = response.value.json()["activations"]
         found = sorted(map(str, sorted(range(10), key=activations.__getitem__)[-2:]))
