@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import em_numpy
+import em_network
+from raising import raises_about
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import ReleasedMatrixCapsNet, create_model
 from torchcaps.nn import CapsConv2d, ClassCaps, EMRouting, SpreadLoss
 from torchcaps.types import Capsules
@@ -33,11 +35,8 @@ def test_layer_equals_released_code(fast, stride, iters):
     router.inverse_temp = tuple(value * 40 / (4 if fast else 1) for value in router.inverse_temp)
     layer = CapsConv2d(4, 4, 3, stride, routing=router, competition="global" if fast else "positions")
     layer.weight.copy_(golden(f"s{stride}_W").permute(1, 2, 0, 5, 3, 4).flatten(0, 2))
-    sigma, active = golden(f"s{stride}_sb").flatten(), golden(f"s{stride}_ab").flatten()
-    assert router.beta_u is not None
-    assert router.beta_a is not None
-    router.beta_u.copy_(((sigma.square() + 5e-4).log() + PRICE) / 2 if fast else sigma * PRICE / 2)
-    router.beta_a.copy_((-400 if fast else -2500) * active)
+    router.get_parameter("sigma_biases").copy_(golden(f"s{stride}_sb").flatten())
+    router.get_parameter("activation_biases").copy_(golden(f"s{stride}_ab").flatten())
     poses = golden(f"s{stride}_poses").flatten(2, 3).permute(0, 3, 4, 1, 2)
     out = layer(Capsules(poses, golden(f"s{stride}_a_in").permute(0, 2, 3, 1)))
     variant = "fast" if fast else "slow"
@@ -88,11 +87,8 @@ def test_initial_values(fast):
         (model.lower, (math.log(0.2505) + PRICE) / 2 if fast else PRICE / 4, -80.0 if fast else -1250.0),
         (model.head, PRICE, -2500.0),
     ):
-        routing = cast(EMRouting, layer.routing)
-        assert routing.beta_u is not None
-        assert routing.beta_a is not None
-        assert routing.beta_u.tolist() == pytest.approx([beta_u] * len(routing.beta_u))
-        assert routing.beta_a.tolist() == pytest.approx([beta_a] * len(routing.beta_a))
+        for found, expected in zip(cast(EMRouting, layer.routing).betas(), (beta_u, beta_a), strict=True):
+            assert found.tolist() == pytest.approx([expected] * len(found))
     assert model.lower.routing.inverse_temp == pytest.approx(
         [(4 if fast else 1) * t for t in (1e-3, 1.95e-3, 2.8525e-3)]
     )
@@ -111,73 +107,113 @@ def test_coordinates_are_pixels_from_centre():
     assert offsets[0, :, 1].unique().tolist() == pytest.approx([-0.08])
 
 
-GAIN = 10
+def by_hand(
+    model: ReleasedMatrixCapsNet, images: Tensor, labels: Tensor, *, iters: int, fast: bool
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Class activations, class poses and the gradients of the loss, of the second derivation in float64."""
+    variables = {name: value.double().requires_grad_() for name, value in model.variables().items()}
+    activations, poses = em_network.network(variables, em_network.standardise(images.double()), iters, fast)
+    gradients = torch.autograd.grad(em_network.spread(activations, labels), list(variables.values()))
+    return activations, poses, dict(zip(variables, gradients, strict=True))
 
 
-def by_hand(model: ReleasedMatrixCapsNet, images: np.ndarray, fast: bool, iters: int) -> list[float]:
-    """The class activations of one image, from sums over explicit indices in float64."""
-    state = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    image = (images - images.mean()) / images.std()
-    conv = np.zeros((len(state["stem.1.bias"]), 14, 14))
-    for y in range(14):
-        for x in range(14):
-            patch = image[:, 2 * y : 2 * y + 5, 2 * x : 2 * x + 5]
-            conv[:, y, x] = np.maximum((state["stem.1.weight"] * patch).sum((1, 2, 3)) + state["stem.1.bias"], 0)
-    poses = np.einsum("oc,cyx->oyx", state["primary.poses.weight"][..., 0, 0], conv).reshape(-1, 4, 4, 14, 14)
-    logits = np.einsum("oc,cyx->oyx", state["primary.activations.weight"][..., 0, 0], conv)
-    present = 1 / (1 + np.exp(1 - logits))
-    final = 0.04 if fast else 0.01
-    temps = [GAIN * 2 * final * (1 - 0.95 ** (n + 1)) for n in range(iters)]
-    for layer, stride in (("lower", 2), ("upper", 1)):
-        types = len(poses)
-        weight = state[f"{layer}.weight"].reshape(3, 3, types, -1, 4, 4).transpose(2, 0, 1, 4, 5, 3)
-        betas = (state[f"{layer}.routing.beta_u"], state[f"{layer}.routing.beta_a"])
-        normalise = em_numpy.fast_normaliser if fast else em_numpy.default_normaliser
-        mean, active = em_numpy.route(em_numpy.conv_layer(poses, weight, present, stride, *betas), temps, normalise)
-        side = (poses.shape[-1] - 3) // stride + 1
-        poses = np.zeros((weight.shape[-1], 4, 4, side, side))
-        present = np.zeros((weight.shape[-1], side, side))
-        for (row, column, j), value in mean.items():
-            poses[j, :, :, row, column] = value.reshape(4, 4)
-            present[j, row, column] = 1 / (1 + math.exp(-active[row, column, j]))
-    votes, activations = [], []
-    for i in range(len(poses)):
-        for row in range(4):
-            for column in range(4):
-                vote = np.stack([(poses[i, :, :, row, column] @ w).reshape(16) for w in state["head.weight"][i]])
-                vote[:, 0] += (8 + 4 * column - 16) / 100
-                vote[:, 1] += (8 + 4 * row - 16) / 100
-                votes.append(vote)
-                activations.append(present[i, row, column])
-    layer = em_numpy.class_layer(
-        np.stack(votes), np.array(activations), state["head.routing.beta_u"], state["head.routing.beta_a"]
-    )
-    temps = [GAIN * 0.5 * 0.01 * (1 - 0.95 ** (n + 1)) for n in range(iters)]
-    _, active = em_numpy.route(layer, temps, em_numpy.softmax)
-    return [1 / (1 + math.exp(-active[0, 0, j])) for j in range(5)]
+def compare(model: ReleasedMatrixCapsNet, *, iters: int, fast: bool, tolerance: float) -> None:
+    """Compare a network with the second derivation: outputs and the gradient of every variable."""
+    images = torch.rand(2, 2, 32, 32, generator=torch.Generator().manual_seed(5)).to(model.head.weight)
+    labels = torch.tensor([1, 3])
+    activations, poses, gradients = by_hand(model, images, labels, iters=iters, fast=fast)
+    out = model(images)
+    torch.testing.assert_close(out.activations.double(), activations, rtol=0, atol=1e-6)
+    torch.testing.assert_close(out.poses.double(), poses, rtol=0, atol=1e-6)
+    SpreadLoss(growth="released", mean_over_classes=True)(out, labels).backward()
+    found = model.variables(gradients=True)
+    assert found.keys() == gradients.keys()
+    for name, expected in gradients.items():
+        scale = float(expected.detach().abs().max())
+        assert scale > 0, name
+        error = float((found[name].double() - expected).abs().max())
+        assert error <= tolerance * scale, (name, error / scale)
+
+
+@pytest.mark.parametrize("iters", [1, 2, 3])
+@pytest.mark.parametrize("fast", [False, True])
+def test_network_and_gradients_equal_second_derivation(fast: bool, iters: int) -> None:
+    torch.manual_seed(1)
+    model = create_model("matrix_capsnet_released", **SMALL, fast=fast, iters=iters).double()
+    assert isinstance(model, ReleasedMatrixCapsNet)
+    # The program counts its mass floor in the cost, too: that is the difference.
+    compare(model, iters=iters, fast=fast, tolerance=1e-4)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("iters", [1, 3])
+def decide(model: ReleasedMatrixCapsNet) -> None:
+    """Change the weights as training would: decided classes, and parents and classes that differ."""
+    generator = torch.Generator().manual_seed(2)
+    for name, value in model.variables().items():
+        noise = 0.2 * torch.randn(value.shape, generator=generator, dtype=torch.float64)
+        changed = value.double() * (1 + noise)
+        if name == "capsule2/weights":
+            changed = 30 * changed
+        if name.endswith("activation_biases"):
+            changed = 0.1 * changed
+        model.load_variables({**model.variables(), name: changed})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("fast", [False, True])
-def test_network_equals_second_derivation(fast, iters):
-    torch.manual_seed(1)
-    model = cast(
-        ReleasedMatrixCapsNet, create_model("matrix_capsnet_released", **SMALL, fast=fast, iters=iters).double()
-    )
-    # At its initial values all classes have nearly the same activation.
-    model.head.weight.mul_(100)
-    for layer in (model.lower, model.upper, model.head):
-        routing = cast(EMRouting, layer.routing)
-        assert routing.beta_a is not None
-        assert routing.beta_u is not None
-        routing.inverse_temp = tuple(GAIN * value for value in routing.inverse_temp)
-        routing.beta_a.zero_()
-        routing.beta_u.normal_()
-    images = torch.rand(1, 2, 32, 32, dtype=torch.float64)
-    got = model(images).activations[0].tolist()
-    assert got == pytest.approx(by_hand(model, images[0].numpy(), fast, iters), abs=1e-6)
-    assert max(got) - min(got) > 1e-3
+def test_network_with_decided_classes_equals_second_derivation(fast: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    model = create_model("matrix_capsnet_released", **SMALL, fast=fast, iters=3).to(dtype)
+    assert isinstance(model, ReleasedMatrixCapsNet)
+    decide(model)
+    compare(model, iters=3, fast=fast, tolerance=1e-4 if dtype == torch.float32 else 1e-5)
+
+
+def test_variables_are_loaded_in_their_layouts() -> None:
+    torch.manual_seed(0)
+    model, other = (create_model("matrix_capsnet_released", **SMALL) for _ in range(2))
+    assert isinstance(model, ReleasedMatrixCapsNet)
+    assert isinstance(other, ReleasedMatrixCapsNet)
+    variables = model.variables()
+    shapes = {name: tuple(value.shape) for name, value in variables.items()}
+    assert shapes["conv1/weights"] == (5, 5, 2, 6)
+    assert shapes["conv_capsule1/weights"] == (1, 1, 6, 48)
+    assert shapes["convCaps0/weights"] == (3, 3, 3, 4, 12)
+    assert shapes["convCaps0/sigma_biases"] == (1, 1, 3, 1, 1, 1, 1, 1)
+    assert shapes["capsule2/weights"] == (3, 4, 20)
+    assert shapes["capsule2/activation_biases"] == (1, 1, 5, 1, 1, 1)
+    # Child type 2 at kernel row 1 and column 0, its entry in row 3 and column 2 of the matrix, for parent type 1.
+    assert variables["convCaps1/weights"][2, 1, 0, 3, 2 * 3 + 1] == model.upper.weight[(1 * 3 + 0) * 3 + 2, 1, 3, 2]
+    assert variables["capsule2/weights"][2, 3, 2 * 5 + 4] == model.head.weight[2, 4, 3, 2]
+    other.load_variables({name: value.numpy() for name, value in variables.items()})
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_unfit_variables_are_refused() -> None:
+    model = create_model("matrix_capsnet_released", **SMALL)
+    assert isinstance(model, ReleasedMatrixCapsNet)
+    variables = model.variables()
+    with raises_about(ConfigError, "variables", "missing: conv1/biases", "unknown: conv1/bias"):
+        model.load_variables({("conv1/bias" if name == "conv1/biases" else name): v for name, v in variables.items()})
+    with raises_about(ShapeError, "variables", "conv1/biases", (6,), (7,)):
+        model.load_variables({**variables, "conv1/biases": np.zeros(7)})
+    with raises_about(ConfigError, "variables", "conv1/biases", "finite"):
+        model.load_variables({**variables, "conv1/biases": torch.full((6,), torch.nan)})
+    with raises_about(ConfigError, "gradients", "backward"):
+        model.variables(gradients=True)
+
+
+@torch.no_grad()
+def test_images_that_are_standardised_already() -> None:
+    torch.manual_seed(0)
+    model = create_model("matrix_capsnet_released", **SMALL, iters=1)
+    plain = create_model("matrix_capsnet_released", **SMALL, iters=1, standardize=False)
+    plain.load_state_dict(model.state_dict())
+    images = torch.rand(2, 2, 32, 32)
+    for one, two in zip(model(images), plain(em_network.standardise(images)), strict=True):
+        torch.testing.assert_close(one, two)
+    assert not torch.allclose(model(images).poses, plain(images).poses)
 
 
 def test_loss_is_mean_over_classes():

@@ -13,7 +13,6 @@ from torchcaps import ops
 from torchcaps.errors import ConfigError
 from torchcaps.nn.routers.base import ROUTERS, Router, check_unprepared, prepared
 from torchcaps.ops.em.reference import MASS_FLOOR, Covariance, Start, check_background, check_em_options
-from torchcaps.ops.em.released import released_softmax
 from torchcaps.ops.em.schedules import InverseTemp, Sharpness, inverse_temps, sharpnesses
 from torchcaps.types import Capsules
 
@@ -115,7 +114,6 @@ class EMRouting(Router):
         self.mass_floor = mass_floor
         self.beta_u_init = beta_u_init
         self.beta_a_init: float | Literal["floor"] = beta_a_init
-        self.released_variant: Literal["default", "fast"] | None = None
         self.beta_u: nn.Parameter | None = None  # [J]
         self.beta_a: nn.Parameter | None = None  # [J]
         self.background: nn.Parameter | None = None  # []
@@ -124,11 +122,8 @@ class EMRouting(Router):
     def released(cls, iters: int = 3, *, layer: Literal["conv", "class"] = "conv", fast: bool = False) -> EMRouting:
         """Make the routing of the authors' released program, for comparison with it.
 
-        Its outputs are those of the program, for the same votes and betas, to rounding. The default variant competes
-        among positions, for each type of parent by itself, and groups them by mistake where the stride is not 1; see
-        `ops.em.released`. The program learns other parameters: beta_u = sigma_bias (ln 2 pi + 1) / 2 and beta_a =
-        -2500 activation_bias; in the fast variant beta_u = (ln(sigma_bias^2 + 5e-4) + ln 2 pi + 1) / 2 and beta_a =
-        -400 activation_bias.
+        Its outputs and gradients are those of the program, for the same votes and parameters, to rounding; see
+        `torchcaps.nn.routers.em_released`.
 
         Args:
             iters: Number of routing iterations.
@@ -136,35 +131,14 @@ class EMRouting(Router):
             fast: The fast variant of the program's convolutional layers; its class layer has one variant.
 
         Returns:
-            A router whose betas start where those of the program do.
+            A router with the parameters of the program, `sigma_biases` and `activation_biases`, at its initial values.
 
         Raises:
             ConfigError: If `layer` is unknown.
         """
-        if layer not in ("conv", "class"):
-            raise ConfigError(f"layer: expected one of conv, class, got '{layer}'")
-        sigma, active, scale, gain = {
-            ("class", False): (2.0, 1.0, 0.25, 2500),
-            ("class", True): (2.0, 1.0, 0.25, 2500),
-            ("conv", False): (0.5, 0.5, 1.0, 2500),
-            ("conv", True): (math.log(0.5**2 + 5e-4), 0.2, 4.0, 400),
-        }[layer, fast]
-        unit_cost = math.log(2 * math.pi) + 1
-        router = cls(
-            iters,
-            schedule="released",
-            scale=scale,
-            normalise=False,
-            variance_floor=5e-4,
-            momentum=0.1,
-            start="types",
-            mass_floor=1e-5 if layer == "class" else 1e-7,
-            beta_u_init=(sigma + unit_cost) / 2 if layer == "conv" and fast else sigma * unit_cost / 2,
-            beta_a_init=-gain * active,
-        )
-        if layer == "conv":
-            router.released_variant = "fast" if fast else "default"
-        return router
+        from torchcaps.nn.routers.em_released import ReleasedEMRouting
+
+        return ReleasedEMRouting(iters, layer=layer, fast=fast)
 
     def prepare(
         self,
@@ -196,6 +170,10 @@ class EMRouting(Router):
         if self.background is not None:
             nn.init.constant_(self.background, cast(float, self.background_init))
 
+    def betas(self) -> tuple[Tensor, Tensor]:
+        """Return the cost of describing one child in one dimension and the cost of being inactive, each [J]."""
+        return prepared(self.beta_u), prepared(self.beta_a)
+
     def options(self) -> dict[str, Any]:
         names = (name for name in self._option_names if name != "background")
         return {**{name: getattr(self, name) for name in names}, "background": self.background_init}
@@ -211,9 +189,9 @@ class EMRouting(Router):
 
     def params(self, children: Capsules, window: ops.Window | None = None) -> dict[str, Any]:
         load = self._children_per_parent(children, window) if self.normalise else 1
-        beta_a = prepared(self.beta_a)  # [J]
-        params = {
-            "beta_u": prepared(self.beta_u),
+        beta_u, beta_a = self.betas()
+        return {
+            "beta_u": beta_u,
             "beta_a": load * beta_a if self.normalise else beta_a,
             "iters": self.iters,
             "inverse_temp": tuple(value / load for value in self.inverse_temp),
@@ -225,9 +203,6 @@ class EMRouting(Router):
             "start": self.start,
             "mass_floor": self.mass_floor,
         }
-        if self.released_variant is not None and window is not None:
-            params["softmax"] = released_softmax(window, fast=self.released_variant == "fast")
-        return params
 
     def masked_params(self, children: Capsules, mask: Tensor, window: ops.Window | None = None) -> dict[str, Any]:
         params = self.params(children, window)
@@ -240,13 +215,13 @@ class EMRouting(Router):
         load = load.masked_fill(share == 0, 1)  # [B]
         if window is not None:
             load = load.repeat_interleave(math.prod(window.positions))  # [B*H'*W']
-        return {**params, "beta_a": prepared(self.beta_a), "inverse_temp": tuple(self.inverse_temp), "load": load}
+        return {**params, "beta_a": self.betas()[1], "inverse_temp": tuple(self.inverse_temp), "load": load}
 
     def _scaled_schedule(self, iters: int) -> tuple[float, ...]:
         return tuple(self.scale * value for value in inverse_temps(self.schedule, iters))
 
     def _children_per_parent(self, children: Capsules, window: ops.Window | None) -> float:
-        count, parents = children.poses.shape[-2], len(prepared(self.beta_u))
+        count, parents = children.poses.shape[-2], len(self.betas()[0])
         if window is None:
             return count / parents
         # A grid has its types in this axis; gathered children have them once for every place of the kernel.
