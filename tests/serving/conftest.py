@@ -59,10 +59,10 @@ def served(classifier: Classifier, **options: Any) -> Iterator[tuple[GracefulSer
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        with httpx.Client(base_url=address_of(listener, "127.0.0.1"), timeout=60) as client:
+        with httpx.Client(base_url=address_of(listener, "127.0.0.1"), timeout=300) as client:
             yield server, client
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=300)
         assert not thread.is_alive()
 
 

@@ -80,7 +80,7 @@ def test_no_path_leads_to_a_file(small: httpx.Client, path: str) -> None:
     port = small.base_url.port
     assert port is not None
     # A client library would tidy the path up.
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while part := connection.recv(65536):
@@ -217,7 +217,7 @@ def test_slow_and_idle_clients_do_not_stop_others(small: httpx.Client) -> None:
     head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 100000\r\n\r\n"
     with contextlib.ExitStack() as held:
         for data in [b"", b"POST /predict HT", head + b"\x89PNG"] * 20:
-            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=300))
             connection.sendall(data)
         alive(small)
     # They have gone in the middle of their requests.

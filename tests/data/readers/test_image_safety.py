@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
-import subprocess
-import sys
 import tarfile
-import textwrap
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,6 +22,8 @@ from torchcaps.data.readers import image_files
 from torchcaps.data.readers.image_files import FORMATS, probe_image
 from torchcaps.data.readers.shard_files import INDEX
 from torchcaps.errors import DataError
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
 def encoded(kind: str) -> bytes:
@@ -200,39 +201,17 @@ def test_large_image_is_converted_in_strips(tmp_path, monkeypatch):
     assert sum(sizes) == 200 * 300
 
 
-BOMBS = textwrap.dedent(
-    """
-    import os, re, sys
-    from pathlib import Path
-    from torchcaps.data import load_data
-    # As on a machine with many cores.
-    os.cpu_count = lambda: 64
-    try:
-        load_data("folder", "train+val", path=sys.argv[1], image_size=32, channels=3)
-    except Exception as error:
-        print(error, file=sys.stderr)
-    # The peak of this process alone; ru_maxrss has that of its parent, too.
-    print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
-    """
-)
+def measure_security() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("measure_security", SCRIPTS / "measure_security.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "side", "mode"),
-    [("PNG", 8900, "RGBA"), ("WEBP", 4600, "RGBA"), ("JPEG", 8900, "RGB"), ("TIFF", 8900, "RGBA"), ("GIF", 6500, "P")],
-)
-def test_folder_of_bombs(tmp_path, kind, side, mode):
-    content = io.BytesIO()
-    options = {"JPEG": {"progressive": True, "subsampling": 0}, "TIFF": {"compression": "tiff_adobe_deflate"}}
-    Image.new(mode, (side, side)).save(content, kind, **options.get(kind, {}))
-    for name in ("cat", "dog"):
-        (tmp_path / name).mkdir()
-        for number in range(6):
-            (tmp_path / name / f"{number}.png").write_bytes(content.getvalue())
-    process = subprocess.run(
-        [sys.executable, "-c", BOMBS, str(tmp_path)], capture_output=True, text=True, timeout=600, check=True
-    )
-    megabytes = int(process.stdout)
-    print(kind, side, f"{len(content.getvalue()):,} bytes each", megabytes, "MB", process.stderr[-200:])
-    assert megabytes < 1000
+@pytest.mark.parametrize(("kind", "side", "mode"), measure_security().BOMBS)
+def test_folder_of_bombs(kind, side, mode):
+    measured = measure_security().bomb(kind, side, mode)
+    assert measured["peak_mb"] < 1000, measured
