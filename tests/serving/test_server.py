@@ -57,12 +57,12 @@ def serving(limits: ServerLimits | None = None, **request_limits: float) -> Iter
             time.sleep(0.01)
         yield server, port
         server.should_exit = True
-        thread.join(timeout=300)
+        thread.join(timeout=60)
         assert not thread.is_alive()
 
 
 def connect(port: int, data: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=300)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(data)
     return connection
 
@@ -78,7 +78,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def get(port: int, path: str = "/") -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=300)
+    return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60)
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.1\r\nHost: local"])
@@ -150,7 +150,7 @@ def test_requests_of_one_address_are_limited() -> None:
         request = b"GET /held HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         clients = [connect(port, request) for _ in range(6)]
         # Two are in progress until the other four are refused.
-        while len(select.select(clients, [], [], 300)[0]) < 4:
+        while len(select.select(clients, [], [], 60)[0]) < 4:
             time.sleep(0.01)
         RELEASED.set()
         responses = [read_all(client) for client in clients]
