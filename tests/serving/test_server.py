@@ -150,7 +150,8 @@ def test_requests_of_one_address_are_limited() -> None:
         request = b"GET /held HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         clients = [connect(port, request) for _ in range(6)]
         # Two are in progress until the other four are refused.
-        while len(select.select(clients, [], [], 60)[0]) < 4:
+        end = time.monotonic() + 60
+        while len(select.select(clients, [], [], 60)[0]) < 4 and time.monotonic() < end:
             time.sleep(0.01)
         RELEASED.set()
         responses = [read_all(client) for client in clients]
