@@ -118,9 +118,12 @@ def main() -> int:
 
     import torchcaps.cli._main
     import torchcaps.train._runner  # noqa: F401
+    from torchcaps.train.environment import provenance
 
     torch.set_num_threads(1)
     Image.init()
+    # The sources are those of the start.
+    origin = provenance()
     root = Path(tempfile.mkdtemp(prefix="torchcaps-chaos-"))
     started = time.monotonic()
     end = started + 60 * args.minutes
@@ -151,10 +154,9 @@ def main() -> int:
     print(f"\n{_table(counts)}")
     if args.json:
         from torchcaps._files import write_text
-        from torchcaps.train.environment import provenance
 
         options = {"seeds": [args.seed], "minutes": round((time.monotonic() - started) / 60, 1)}
-        result = {**options, **provenance(), "faults": counts, "failures": [vars(outcome) for outcome in failed]}
+        result = {**options, **origin, "faults": counts, "failures": [vars(outcome) for outcome in failed]}
         if args.add and args.json.exists():
             result = _sum(json.loads(args.json.read_text()), result)
         write_text(args.json, json.dumps(result, indent=1) + "\n")
