@@ -1,5 +1,6 @@
 """Image data sets by name, from folders or from arrays: map-style datasets, batches, augmentation."""
 
+from torchcaps.data._split import choose_per_class
 from torchcaps.data._tokens import sentence_words
 from torchcaps.data.affine_mnist import load_affine_mnist
 from torchcaps.data.affnist import load_affnist
@@ -7,6 +8,7 @@ from torchcaps.data.arrays import load_arrays
 from torchcaps.data.augment import Augment
 from torchcaps.data.cifar import load_cifar10, load_cifar100
 from torchcaps.data.coil20 import load_coil20
+from torchcaps.data.crowded_digits import load_crowded_digits
 from torchcaps.data.dataset import Batch, ImageDataset, to_float
 from torchcaps.data.digit_pairs import load_digit_pairs
 from torchcaps.data.digits import load_digits
@@ -14,6 +16,7 @@ from torchcaps.data.download import download_data
 from torchcaps.data.dsprites import load_dsprites
 from torchcaps.data.emnist import load_emnist
 from torchcaps.data.eth80 import load_eth80
+from torchcaps.data.faces import load_faces
 from torchcaps.data.folder import FolderDataset, load_folder
 from torchcaps.data.folder_files import list_images
 from torchcaps.data.folds import assign_folds, load_folds
@@ -24,6 +27,7 @@ from torchcaps.data.loader import BatchLoader
 from torchcaps.data.make_shards import make_shards
 from torchcaps.data.mnist import load_fashion_mnist, load_mnist
 from torchcaps.data.multimnist import load_multimnist
+from torchcaps.data.overlapping_shapes import load_overlapping_shapes
 from torchcaps.data.readers.image_files import read_image
 from torchcaps.data.registry import DATASETS, SPLITS, DatasetEntry, list_data, load_data, register_data
 from torchcaps.data.sharded import ShardedDataset, load_shards
@@ -51,6 +55,7 @@ __all__ = [
     "InMemoryDataset",
     "ShardedDataset",
     "assign_folds",
+    "choose_per_class",
     "crop",
     "describe",
     "download_data",
@@ -62,18 +67,21 @@ __all__ = [
     "load_cifar10",
     "load_cifar100",
     "load_coil20",
+    "load_crowded_digits",
     "load_data",
     "load_digit_pairs",
     "load_digits",
     "load_dsprites",
     "load_emnist",
     "load_eth80",
+    "load_faces",
     "load_fashion_mnist",
     "load_folder",
     "load_folds",
     "load_kmnist",
     "load_mnist",
     "load_multimnist",
+    "load_overlapping_shapes",
     "load_shards",
     "load_smallnorb",
     "load_sst2",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchcaps.data.dataset import ImageDataset
 from torchcaps.errors import ConfigError
 
 
@@ -62,3 +63,29 @@ def complement(chosen: Tensor, total: int) -> Tensor:
     rest = torch.ones(total, dtype=torch.bool)
     rest[chosen] = False
     return rest.nonzero().squeeze(1)
+
+
+def choose_per_class(data: ImageDataset, count: int, seed: int) -> ImageDataset:
+    """Return a random choice of `count` images of each class.
+
+    Args:
+        data: Images with one label.
+        count: Number of images of each class.
+        seed: Seed of the choice.
+
+    Returns:
+        The chosen images, in their order.
+
+    Raises:
+        ConfigError: If a class has fewer images.
+
+    Example:
+        >>> from torchcaps.data import load_data
+        >>> choose_per_class(load_data("digits", "val"), 2, seed=0).labels.bincount().tolist()
+        [2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    """
+    labels = data.labels
+    fewest = int(torch.bincount(labels, minlength=data.num_classes).min())
+    if fewest < count:
+        raise ConfigError(f"per_class: expected at most {fewest} images of each class of '{data.name}', got {count}")
+    return data.subset(sample_per_class(labels, [count] * data.num_classes, seed))

@@ -1,6 +1,7 @@
 """Experiments of many runs: comparisons of routers and reproductions of published tables and figures."""
 
-import torchcaps._needs_train  # noqa: F401
+import torchcaps._needs_train
+import torchcaps.experiments.claim_metrics  # noqa: F401, registers metrics
 from torchcaps.experiments._json import read_json, write_json
 from torchcaps.experiments.claims import Claim, Claims, ClaimState
 from torchcaps.experiments.compare import compare
@@ -8,7 +9,7 @@ from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
 from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
 from torchcaps.experiments.lecture_claims import LECTURE_CLAIMS, LectureClaim
-from torchcaps.experiments.metrics import METRICS, Metric, with_direction
+from torchcaps.experiments.metrics import METRICS, Metric, is_lower_better, register_metric, with_direction
 from torchcaps.experiments.recorded import RecordedNetwork, load_recorded, recorded_minutes
 from torchcaps.experiments.repeat import RepeatedRun, Repetition, repeat
 from torchcaps.experiments.repeat_report import repeat_lines, run_lines, write_repeat_report
@@ -77,6 +78,7 @@ __all__ = [
     "compare_markdown",
     "format_machine",
     "format_statistic",
+    "is_lower_better",
     "judge",
     "judge_all",
     "list_reproductions",
@@ -86,6 +88,7 @@ __all__ = [
     "plan_runs",
     "read_json",
     "recorded_minutes",
+    "register_metric",
     "repeat",
     "repeat_lines",
     "reproduce",

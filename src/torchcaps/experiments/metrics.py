@@ -23,6 +23,8 @@ Compute = Callable[["Run", Progress], dict[str, float]]
 # An iterative attack evaluates an image up to ten times per epsilon, so the metric uses the first test images only.
 ATTACKED_IMAGES = 1000
 EPSILONS = (0.1, 0.2)
+# Words of columns in which lower numbers are better.
+LOWER = ("error", "false wholes", "starved", "dead")
 METHODS: tuple[Method, ...] = ("fgsm", "bim")
 
 
@@ -57,10 +59,36 @@ def with_direction(column: str) -> str:
     """
     if not column:
         return column
-    return f"{column} {'↓' if 'error' in column else '↑'}"
+    return f"{column} {'↓' if is_lower_better(column) else '↑'}"
 
 
-def _register(name: str, *columns: str) -> Callable[[Compute], Compute]:
+def is_lower_better(column: str) -> bool:
+    """Return whether lower numbers of a column are better.
+
+    Args:
+        column: Name of a column of a metric.
+
+    Returns:
+        Whether it is an error or a share of something unwanted.
+
+    Example:
+        >>> is_lower_better("false wholes"), is_lower_better("accuracy")
+        (True, False)
+    """
+    return any(word in column for word in LOWER)
+
+
+def register_metric(name: str, *columns: str) -> Callable[[Compute], Compute]:
+    """Register a function as a metric.
+
+    Args:
+        name: Name of the metric.
+        columns: Names of its columns, in %.
+
+    Returns:
+        A decorator.
+    """
+
     def register(compute: Compute) -> Compute:
         METRICS.add(name, Metric(columns, compute))
         return compute
@@ -78,25 +106,25 @@ def _test_accuracy(run: Run) -> float:
     return 100 * run.results["test_accuracy"]
 
 
-@_register("none")
+@register_metric("none")
 def _none(run: Run, progress: Progress) -> dict[str, float]:
     """Nothing: the reproduction only draws figures."""
     return {}
 
 
-@_register("accuracy", "accuracy")
+@register_metric("accuracy", "accuracy")
 def _accuracy(run: Run, progress: Progress) -> dict[str, float]:
     """Accuracy on the test split."""
     return {"accuracy": _test_accuracy(run)}
 
 
-@_register("error", "error")
+@register_metric("error", "error")
 def _error(run: Run, progress: Progress) -> dict[str, float]:
     """Error on the test split."""
     return {"error": 100 - _test_accuracy(run)}
 
 
-@_register("crops", "error", "error, 13 crops")
+@register_metric("crops", "error", "error, 13 crops")
 def _crops(run: Run, progress: Progress) -> dict[str, float]:
     """Error on centre crops, and with predictions averaged over 13 crops (Hinton et al. 2018, section 5)."""
     if not run.recipe.data.augment.crop:
@@ -105,14 +133,14 @@ def _crops(run: Run, progress: Progress) -> dict[str, float]:
     return {"error": 100 - _test_accuracy(run), "error, 13 crops": 100 * averaged.error}
 
 
-@_register("overlap", "both correct", *(bucket_name(low, high) for low, high in pairwise(OVERLAPS)))
+@register_metric("overlap", "both correct", *(bucket_name(low, high) for low, high in pairwise(OVERLAPS)))
 def _overlap(run: Run, progress: Progress) -> dict[str, float]:
     """Pairs with both digits correct, for all images and by overlap."""
     first, *buckets = PROTOCOLS["overlap"](run, progress).rows
     return {"both correct": 100 * first.accuracies[0], **{row.name: 100 * row.accuracies[0] for row in buckets}}
 
 
-@_register("affine", "accuracy on translated_mnist", "accuracy on affnist", "accuracy on affine_mnist")
+@register_metric("affine", "accuracy on translated_mnist", "accuracy on affnist", "accuracy on affine_mnist")
 def _affine(run: Run, progress: Progress) -> dict[str, float]:
     """Accuracy on translated digits, and on affNIST or, if it is not available, on `affine_mnist`."""
     result = PROTOCOLS["affine"](run, progress)
@@ -120,14 +148,14 @@ def _affine(run: Run, progress: Progress) -> dict[str, float]:
     return {f"accuracy on {name}": 100 * row.accuracies[0] for name, row in zip(names, result.rows, strict=True)}
 
 
-@_register("viewpoints", "familiar error", "novel error")
+@register_metric("viewpoints", "familiar error", "novel error")
 def _viewpoints(run: Run, progress: Progress) -> dict[str, float]:
     """Error on familiar viewpoints and on novel ones."""
     rows = PROTOCOLS["viewpoints"](run, progress).rows
     return dict(zip(("familiar error", "novel error"), (100 - 100 * row.accuracies[0] for row in rows), strict=True))
 
 
-@_register("pairs", "accuracy on single digits", "both correct")
+@register_metric("pairs", "accuracy on single digits", "both correct")
 def _pairs(run: Run, progress: Progress) -> dict[str, float]:
     """Accuracy on single digits, and on two digits side by side, which the network was not trained on."""
     model, source = run.load_model(), run.recipe.data.name
@@ -140,7 +168,7 @@ def _pairs(run: Run, progress: Progress) -> dict[str, float]:
     return {"accuracy on single digits": _test_accuracy(run), "both correct": 100 * pairs.accuracy}
 
 
-@_register(
+@register_metric(
     "attacks",
     "accuracy, no attack",
     *(_attack_column(*kind) for kind in product(METHODS, (False, True), EPSILONS)),

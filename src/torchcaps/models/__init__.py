@@ -14,10 +14,12 @@ from torchcaps.models.deep_capsnet import DeepCapsNet
 from torchcaps.models.efficient_capsnet import EfficientCapsNet
 from torchcaps.models.kmeans_capsnet import KMeansCapsNet
 from torchcaps.models.kuramoto_net import KuramotoNet
+from torchcaps.models.matched_cnn import MatchedCNN
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
 from torchcaps.models.pretrained import ModelCard, list_pretrained, pretrained_card
 from torchcaps.models.released_matrix_capsnet import ReleasedMatrixCapsNet
 from torchcaps.models.shared_capsnet import SharedCapsNet
+from torchcaps.models.stacked_capsnet import StackedCapsNet
 from torchcaps.models.synchrony_nets import SynchronyNet
 from torchcaps.models.token_classifier import TokenCapsNet, TokenScores
 from torchcaps.models.transforming_autoencoder import TransformingAutoencoder
@@ -37,11 +39,13 @@ __all__ = [
     "ImageModel",
     "KMeansCapsNet",
     "KuramotoNet",
+    "MatchedCNN",
     "MatrixCapsNet",
     "ModelCard",
     "ModelDescription",
     "ReleasedMatrixCapsNet",
     "SharedCapsNet",
+    "StackedCapsNet",
     "SynchronyNet",
     "TokenCapsNet",
     "TokenScores",

@@ -32,6 +32,7 @@ class CapsNet(RoutedModel):
         stem: Convolutions before the primary capsules, each as (channels, kernel size, stride).
         primary: Primary capsules as (capsule types, kernel size, stride).
         class_dim: Pose size of the class capsules.
+        shared: Whether all primary capsules share one matrix per class.
         routing: Router, its name, or a mapping with its name and options.
         decoder: Module from masked class capsules to images.
 
@@ -56,6 +57,7 @@ class CapsNet(RoutedModel):
         stem: tuple[Conv, ...],
         primary: Conv,
         class_dim: int = 16,
+        shared: bool = False,
         routing: RoutingSpec = "dynamic",
         decoder: nn.Module | None = None,
     ) -> None:
@@ -73,7 +75,7 @@ class CapsNet(RoutedModel):
             kind, self.default_loss = PrimaryMatrixCaps2d, "spread"
         self.primary = kind(channels[-1], types, dim=8, kernel_size=kernel, stride=stride)
         self.head = CapsLinear(
-            math.prod(map(len, self.grid())) * types,
+            None if shared else math.prod(map(len, self.grid())) * types,
             num_classes,
             in_dim=8,
             out_dim=class_dim,
@@ -137,6 +139,8 @@ def capsnet_small(
     image_shape: ImageShape,
     num_classes: int,
     *,
+    kernel: int = 5,
+    shared: bool = False,
     routing: RoutingSpec = "dynamic",
     decoder: str | None = "deconv",
 ) -> CapsNet:
@@ -145,6 +149,8 @@ def capsnet_small(
     Args:
         image_shape: Channels, height and width of the images.
         num_classes: Number of classes.
+        kernel: Size of all kernels.
+        shared: Whether all primary capsules share one matrix per class.
         routing: Router, its name, or a mapping with its name and options.
         decoder: Name of the decoder; None for none.
 
@@ -154,8 +160,9 @@ def capsnet_small(
     return CapsNet(
         image_shape,
         num_classes,
-        stem=((32, 5, 1), (64, 5, 2)),
-        primary=(16, 5, 2),
+        stem=((32, kernel, 1), (64, kernel, 2)),
+        primary=(16, kernel, 2),
+        shared=shared,
         routing=routing,
         decoder=make_decoder(decoder, num_classes, 16, image_shape),
     )

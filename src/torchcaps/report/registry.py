@@ -180,6 +180,33 @@ ENTRIES = (
         shows_images=True,
         compares_runs=True,
     ),
+    FigureEntry(
+        "picasso",
+        "Parts in wrong places",
+        "whole and scrambled images, and which of them networks take for a whole",
+        shows_images=True,
+        compares_runs=True,
+    ),
+    FigureEntry(
+        "crowding",
+        "Two digits close together",
+        "what is decoded from the capsules of identical and of different digits",
+        shows_images=True,
+        compares_runs=True,
+    ),
+    FigureEntry(
+        "view_angles",
+        "Error over the angle to a trained view",
+        "errors on new viewpoints by their angle to the nearest trained one",
+        compares_runs=True,
+    ),
+    FigureEntry(
+        "binding",
+        "Division of overlapping shapes",
+        "the two groups into which networks divide the pixels of two shapes",
+        shows_images=True,
+        compares_runs=True,
+    ),
     FigureEntry("attacks", "Adversarial attacks", "accuracy under attacks of increasing strength", compares_runs=True),
 )
 

@@ -34,6 +34,7 @@ from torchcaps.train._signals import Stopped
 from torchcaps.train._tables import METRICS, metrics_text, write_diagnostics, write_metrics
 from torchcaps.train.checkpoint import RunState, list_checkpoints, newest_checkpoint
 from torchcaps.train.environment import now, provenance
+from torchcaps.train.few import few_per_class
 from torchcaps.train.module import (
     check_mixup,
     make_loss,
@@ -150,7 +151,10 @@ def _fit(
 
 def _load_splits(recipe: Recipe) -> dict[str, ImageDataset]:
     with checking_options("data.options", recipe.data.options):
-        return {split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")}
+        splits = {
+            split: load_data(recipe.data.name, split, **recipe.data.options) for split in ("train", "val", "test")
+        }
+    return {split: few_per_class(data, split, recipe) for split, data in splits.items()}
 
 
 @torch.random.fork_rng(devices=[])

@@ -13,6 +13,7 @@ from lightning.pytorch.tuner.tuning import Tuner
 from torchcaps.data import BatchLoader, load_data
 from torchcaps.errors import ConfigError
 from torchcaps.train._loop import quiet
+from torchcaps.train.few import few_per_class
 from torchcaps.train.module import CapsModule, make_model, with_class_weights
 from torchcaps.train.recipe import Recipe
 
@@ -52,7 +53,7 @@ def find_lr(recipe: Recipe, *, steps: int = 100, lowest: float = 1e-6, highest: 
         >>> from torchcaps.train import load_recipe
         >>> find_lr(load_recipe("digits")).lr  # doctest: +SKIP
     """
-    data = load_data(recipe.data.name, "train", **recipe.data.options)
+    data = few_per_class(load_data(recipe.data.name, "train", **recipe.data.options), "train", recipe)
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, data)
     batches = BatchLoader(

@@ -322,6 +322,10 @@ class CapsModule(LightningModule):
             # With two objects in an image, each is reconstructed alone.
             pairs = [(labels, images)] if labels.dim() == 1 else zip(labels.unbind(1), batch[2].unbind(1), strict=True)
             for classes, targets in pairs:
+                if labels.dim() == 2:
+                    # Two objects of one class have one capsule, which reconstructs both.
+                    one_class = (labels[:, 0] == labels[:, 1]).view(-1, 1, 1, 1)  # [B, 1, 1, 1]
+                    targets = torch.where(one_class, images, targets)
                 loss = loss + self.reconstruction(model.decode(capsules, classes), targets)
         return loss, is_correct(capsules.activations, labels)
 

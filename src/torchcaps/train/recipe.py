@@ -43,6 +43,7 @@ class DataRecipe:
         options: Options of the data set.
         batch_size: Number of images per step, over all processes.
         epoch_size: Number of images per epoch; by default all.
+        per_class: Number of training images of each class, which the seed of the recipe chooses; by default all.
         sampler: `shuffle`, or `balanced` to show all classes equally often.
         workers: Number of processes that read and augment images; 0 does it in the training process. They give the
             same batches.
@@ -53,6 +54,7 @@ class DataRecipe:
     options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = field(default=128, metadata={"least": 1})
     epoch_size: int | None = field(default=None, metadata={"least": 1})
+    per_class: int | None = field(default=None, metadata={"least": 1})
     sampler: Literal["shuffle", "balanced"] = "shuffle"
     workers: int = field(default=0, metadata={"least": 0})
     augment: Augment = field(default_factory=Augment)

@@ -22,6 +22,7 @@ from torchcaps.train._folder import LOCK, claim_folder, lock_folder, make_or_use
 from torchcaps.train._recovery import CHECKPOINTS, RECIPE, RECORD, read_recipe, read_record
 from torchcaps.train._tables import read_diagnostics, read_metrics
 from torchcaps.train.context import RunContext
+from torchcaps.train.few import few_per_class
 from torchcaps.train.recipe import OWN, Recipe, checking_options
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Run:
                 f"moved: torchcaps eval {self.path} --data {self.recipe.data.name} path=NEW)"
             )
         with checking_options("data.options", options):
-            data = load_data(self.recipe.data.name, split, **options)
+            data = few_per_class(load_data(self.recipe.data.name, split, **options), split, self.recipe)
         return data if stored else self.crop(data)
 
     def crop(self, data: ImageDataset) -> ImageDataset:

@@ -9,6 +9,7 @@ from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
 from torchcaps.viz.errors import errors
 from torchcaps.viz.image_grid import image_grid
+from torchcaps.viz.image_rows import image_rows
 from torchcaps.viz.inline_svg import inline_svg
 from torchcaps.viz.lines import Points, lines
 from torchcaps.viz.overlays import overlays
@@ -37,6 +38,7 @@ __all__ = [
     "errors",
     "explanation",
     "image_grid",
+    "image_rows",
     "inline_svg",
     "lines",
     "overlays",
