@@ -1,8 +1,9 @@
 """The protocol `crowding`: whether two digits close together are both seen, identical ones and different ones.
 
 A class capsule has one pose, so that the number of objects of its class can only be in what is decoded from it. Two
-identical digits count as seen if the decoding of their class is closer to the image of both than to that of either one.
-Two different digits count as seen if each decoding is closer to its own digit than to the other and to both together.
+identical digits count as seen if the decoding of their class is closer to the image of both than to that of either one,
+two different digits if each decoding is closer to its own digit than to the other and to both together; and if at least
+half of the squared brightness is decoded, so that a blank or a blurred decoding counts as nothing seen.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from torchcaps.types import Progress
 
 # Edges of the ranges of distances, in pixels; a range holds distances in (low, high].
 DISTANCES = (0, 3, 6, 9, 14)
+# Largest squared error of a decoding, as a share of the squared brightness of what it shows.
+EXPLAINED = 0.5
 KINDS = ("identical", "different")
 
 
@@ -69,7 +72,10 @@ def seen_pairs(
         shown = torch.cat([to_float(batch.sources), to_float(batch.images)[:, None]], dim=1)  # [B, 3, 1, H, W]
         # Distance of each decoding to the first digit, the second and both.
         errors = (decoded[:, :, None] - shown[:, None]).square().flatten(3).sum(dim=3)  # [B, 2, 3]
+        # Which of the three each decoding shows; 3 if it shows none of them.
         nearest = errors.argmin(dim=2)  # [B, 2]
+        power = shown.square().flatten(2).sum(dim=2).gather(1, nearest)  # [B, 2]
+        nearest = nearest.where(errors.amin(dim=2) < EXPLAINED * power, 3)  # [B, 2]
         apart = (nearest == torch.tensor([0, 1])).all(dim=1)  # [B]
         first = capsules.activations.argmax(dim=1) == batch.labels[:, 0]  # [B]
         parts.append(
