@@ -204,9 +204,13 @@ def claims() -> str:
     for verdict in judge_all():
         claim = verdict.claim
         numbers = verdict.summary.replace("; ", "<br>") or ""
-        command = f"`{claim.recipe}`" if claim.recipe.startswith("torchcaps") else claim.recipe
-        lines.append(f"| {claim.statement} | **{verdict.judgement}** | {numbers} | {claim.control} | {command} |")
-    shown = [verdict.claim for verdict in judge_all() if verdict.claim.figure]
+        lines.append(
+            f"| {claim.statement} | **{verdict.judgement}** | {numbers} | {claim.control} | `{claim.recipe}` |"
+        )
+    left = [f"`torchcaps reproduce {name}`" for verdict in judge_all() for name in verdict.pending]
+    if left:
+        lines += ["", f"Not run yet, or not in full, and not part of a verdict: {', '.join(dict.fromkeys(left))}."]
+    shown = [verdict.claim for verdict in judge_all() if verdict.claim.figure and verdict.numbers]
     return "\n".join([*lines, *(f"\n![{claim.statement}](images/{claim.figure})" for claim in shown)])
 
 

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 import torchcaps as tc
+from raising import raises_about
 from torchcaps.data import BatchLoader, ImageDataset, InMemoryDataset, load_digits
 from torchcaps.data._generators import stream
 from torchcaps.data.counter_rng import uniforms
 from torchcaps.data.multimnist import OverlappingDigits
+from torchcaps.errors import ConfigError
 
 
 def load(split: str = "train", **options):
@@ -150,3 +152,22 @@ def test_splits_use_their_own_digits():
         found = {bytes(window) for window in windows.numpy()}
         assert found & digits["val"]
         assert not found & digits["train"]
+
+
+def test_all_overlaps_of_small_digits():
+    data = load("test", shift=7, halved=True, test_repeats=4)
+    assert data.image_shape == (1, 28, 28)
+    overlap = data.meta["overlap"]
+    # Boxes of 14 that are shifted by 0 to 14 pixels: from none to all.
+    assert (overlap.min(), overlap.max()) == (0, 1)
+    small = load_digits("test").images.float().unfold(2, 2, 2).unfold(3, 2, 2).mean((4, 5))
+    batch = data.batch([0, 4])
+    assert batch.sources is not None
+    mass = batch.sources[:, 0].float().sum((1, 2, 3))
+    assert mass.tolist() == pytest.approx(small[:2].sum((1, 2, 3)).tolist(), abs=196)
+
+
+@pytest.mark.parametrize("shift", [-1, 29])
+def test_shift_out_of_range(shift):
+    with raises_about(ConfigError, "shift", str(shift)):
+        load(shift=shift)

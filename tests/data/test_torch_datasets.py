@@ -20,7 +20,7 @@ from formats import array_file, pixels
 from torchcaps.data import DATASETS, ImageDataset, make_shards
 from torchcaps.data.verify import local_source
 
-GENERATED = ("affine_mnist", "digit_pairs", "multimnist", "translated_mnist")
+GENERATED = ("affine_mnist", "crowded_digits", "digit_pairs", "multimnist", "translated_mnist")
 
 
 @pytest.fixture(scope="module")

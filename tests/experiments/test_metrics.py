@@ -5,7 +5,7 @@ import pytest
 from raising import raises_about
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation import PROTOCOLS, ProtocolResult, ProtocolRow, evaluate
-from torchcaps.experiments import METRICS, metrics
+from torchcaps.experiments import METRICS, is_lower_better, metrics
 
 from .entries import finished_run
 
@@ -101,3 +101,46 @@ def test_attacks(tmp_path, monkeypatch):
     few = run.load_data("test").subset(range(20))
     assert found["accuracy, no attack"] == pytest.approx(100 * evaluate(run.load_model(), few).accuracy)
     assert found["accuracy, BIM 0.2"] <= found["accuracy, no attack"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "recipe", "changes"),
+    [
+        ("picasso", "digits", ()),
+        ("crowding", "crowded_digits", ("data.options.source=digits",)),
+        ("overlap_curve", "spread_multimnist", ("data.options.source=digits",)),
+        ("binding", "overlapping_shapes", ("model.name=decoupled_net",)),
+        ("parse_tree", "digits", ("model.name=stacked_capsnet", "model.options={depth = 5}")),
+    ],
+)
+def test_metrics_of_the_claims(tmp_path, monkeypatch, metric, recipe, changes):
+    monkeypatch.setattr("torchcaps.evaluation.binding.IMAGES", 20)
+    run = finished_run(tmp_path, *changes, recipe=recipe, test_accuracy=0.5)
+    first, *others = METRICS[metric].columns
+    found = METRICS[metric].compute(run, lambda done, total: None)
+    assert [first, *others] == list(found)
+    assert all(-100 <= value <= 100 for value in found.values())
+    if first in ("accuracy", "both shapes correct"):
+        assert found[first] == 50
+
+
+def test_view_angles(tmp_path, monkeypatch):
+    rows = tuple(
+        ProtocolRow(name, 10, (error,))
+        for name, error in (("familiar", 0.1), ("novel", 0.5), ("up to 30°", 0.2), ("60° to 90°", 0.8))
+    )
+    findings = ProtocolResult("view_angles", "?", "coil20", "here", ("error",), rows)
+    monkeypatch.setitem(PROTOCOLS._items, "view_angles", lambda run, progress: findings)
+    assert compute("view_angles", finished_run(tmp_path)) == pytest.approx(
+        {"familiar error": 10, "novel error": 50, "error, up to 30°": 20, "error, 60° to 90°": 80}
+    )
+
+
+def test_lower_is_better():
+    lower = {"error", "false wholes", "starved, classes", "dead, layer 1", "error, overlap 0% to 10%"}
+    columns = {column for metric in METRICS for column in METRICS[metric].columns}
+    assert lower <= columns
+    assert all(is_lower_better(column) for column in lower)
+    assert not any(
+        is_lower_better(column) for column in ("accuracy", "both correct", "ARI", "identical, both seen, all")
+    )

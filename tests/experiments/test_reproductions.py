@@ -24,6 +24,12 @@ SHAPES = {
     "cifar10": ((3, 32, 32), 10),
     "cifar100": ((3, 32, 32), 100),
     "svhn": ((3, 32, 32), 10),
+    "fashion_mnist": ((1, 28, 28), 10),
+    "faces": ((1, 28, 28), 4),
+    "crowded_digits": ((1, 28, 28), 10),
+    "overlapping_shapes": ((1, 28, 28), 4),
+    "coil20": ((1, 32, 32), 20),
+    "eth80": ((3, 32, 32), 8),
 }
 
 
@@ -39,6 +45,8 @@ def test_every_reproduction(name):
     for planned in plan_runs(entry):
         recipe, folder = planned.recipe, planned.folder
         shape, classes = SHAPES[recipe.data.name]
+        if recipe.data.options.get("halved"):
+            shape = (1, 28, 28)
         shape = recipe.data.augment.output_shape(shape)
         with torch.device("meta"):
             model = create_model(recipe.model.name, shape, classes, **recipe.model.options)

@@ -52,6 +52,33 @@ def test_margin_by_hand(record) -> None:
     assert not numbers.is_met
 
 
+def test_margin_of_seeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {
+        "a0": RecordedNetwork({"x": Statistic(90.0, 1.0, 3)}, 1, 3, 1, ""),
+        "b0": RecordedNetwork({"x": Statistic(80.0, 2.0, 4)}, 1, 4, 1, ""),
+    }
+    monkeypatch.setattr("torchcaps.experiments.verdicts.load_recorded", lambda: {"made": made})
+    (numbers,) = judge(claim((90, 80), images=0)).numbers
+    # Student's quantiles for two and three degrees of freedom.
+    assert numbers.margin == pytest.approx(math.hypot(4.30 * 1 / math.sqrt(3), 3.18 * 2 / math.sqrt(4)))
+    assert numbers.runs == 3
+
+
+def test_networks_that_were_not_run_do_not_count(record) -> None:
+    record((20.0, 25.0))
+    known = claim((20, 25), lower=True).comparisons
+    planned = [Cell("crowding", label, "predicted, different") for label in ("CapsNet", "CNN")]
+    both = LectureClaim("c", "s", "p", "r", "k", (*known, Comparison("n", *planned, 10)), further=("critics",))
+    verdict = judge(both)
+    assert (verdict.judgement, len(verdict.numbers), verdict.pending) == ("holds", 1, ("crowding", "critics"))
+    none = judge(LectureClaim("c", "s", "p", "r", "k", both.comparisons[1:]))
+    assert (none.judgement, none.pending) == ("not measured yet", ("crowding",))
+    wrong = Cell("crowding", "no such network", "predicted, different")
+    unknown = LectureClaim("c", "s", "p", "r", "k", (Comparison("n", wrong, wrong, 10),))
+    with pytest.raises(DataError, match="no such network"):
+        judge(unknown)
+
+
 def test_missing_record(record) -> None:
     record((20.0, 25.0))
     with pytest.raises(DataError, match="a1"):
@@ -66,9 +93,10 @@ def test_claim_can_be_judged(name: str) -> None:
     for comparison in found.claim.comparisons:
         kind, _, source = comparison.first.source.rpartition(":")
         file = f"protocol-{source}.json" if kind else f"reproduce-{source}.json"
-        assert (ROOT / "results" / file).is_file()
+        assert source in found.pending or (ROOT / "results" / file).is_file()
         assert kind or source in list_reproductions()
-    if found.claim.figure:
+    assert set(found.claim.further) <= set(list_reproductions())
+    if found.claim.figure and found.numbers:
         assert (ROOT / "docs" / "images" / found.claim.figure).is_file()
 
 

@@ -39,6 +39,8 @@ def _run(args: Namespace, out: Output) -> int:
     ]
     if rows:
         out.table(("comparison", "capsules", "control", "gain", "margin", "runs"), rows)
+    for name in verdict.pending:
+        out.say(f"not run yet, or not in full: torchcaps reproduce {name}")
     return 0
 
 
@@ -47,7 +49,7 @@ VERB = Verb(
     summary="list claims about capsules, and what was measured",
     description="Lists the claims of the lectures that the project started from, each with the verdict that follows "
     "from recorded results: it holds if capsules are better than their control in every comparison, by more than the "
-    "uncertainty from the number of test images. With a name, shows protocol, recipe, control and numbers.",
+    "uncertainty from test images and seeds. With a name, shows protocol, recipe, control and numbers.",
     examples=(
         ("torchcaps claims", "all claims with their verdicts"),
         ("torchcaps claims affine", "the numbers behind one of them"),

@@ -27,7 +27,7 @@ from torchcaps.types import Progress
 # A pixel belongs to a shape if it is brighter than this there.
 LIT = 0.25
 STARTS, STEPS = 4, 12
-IMAGES, RESAMPLES = 500, 1000
+IMAGES, RESAMPLES = 200, 1000
 
 
 def adjusted_rand_index(groups: Tensor, truth: Tensor) -> float:

@@ -1,7 +1,8 @@
 """Experiments of many runs: comparisons of routers and reproductions of published tables and figures."""
 
 import torchcaps._needs_train
-import torchcaps.experiments.claim_metrics  # noqa: F401, registers metrics
+import torchcaps.experiments.claim_metrics
+import torchcaps.experiments.lecture_list  # noqa: F401, registers claims
 from torchcaps.experiments._json import read_json, write_json
 from torchcaps.experiments.claims import Claim, Claims, ClaimState
 from torchcaps.experiments.compare import compare

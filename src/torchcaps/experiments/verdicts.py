@@ -12,10 +12,14 @@ from typing import Any, Literal
 from torchcaps.errors import DataError
 from torchcaps.experiments.lecture_claims import LECTURE_CLAIMS, Cell, Comparison, LectureClaim
 from torchcaps.experiments.recorded import load_recorded
+from torchcaps.experiments.reproductions import list_reproductions, load_reproduction
+from torchcaps.experiments.statistics import Statistic
 
 Judgement = Literal["holds", "holds partly", "does not hold here", "not measured yet"]
 FILE = "recorded_protocols.json"
 _Z = 1.96
+# The 97.5 % quantiles of Student's distribution for 2, 3, ... runs.
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,13 @@ class Verdict:
         claim: The claim.
         judgement: `holds` if all comparisons are met, `holds partly` if some are, `does not hold here` if none is.
         numbers: The numbers of its comparisons.
+        pending: Reproductions of the claim of which no result, or not that of each network, is recorded yet.
     """
 
     claim: LectureClaim
     judgement: Judgement
     numbers: tuple[ComparedNumbers, ...]
+    pending: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values for JSON.
@@ -68,7 +74,13 @@ class Verdict:
         del about["comparisons"]
         sources = sorted({each.first.source for each in self.claim.comparisons})
         numbers = [{**asdict(each), "is_met": each.is_met} for each in self.numbers]
-        return {**about, "verdict": self.judgement, "sources": sources, "numbers": numbers}
+        return {
+            **about,
+            "verdict": self.judgement,
+            "sources": sources,
+            "numbers": numbers,
+            "pending": list(self.pending),
+        }
 
     @property
     def summary(self) -> str:
@@ -83,7 +95,8 @@ def judge(claim: LectureClaim) -> Verdict:
     """Compute the verdict on a claim.
 
     Numbers are percentages, or R2. A difference counts if it exceeds the 95 % interval that follows from the number of
-    test images, or from the recorded intervals. The seed of the training is not part of it unless several were run.
+    test images, or from the recorded intervals, and from the deviation over the seeds where several were run.
+    Comparisons of networks that have not been run yet do not count.
 
     Args:
         claim: The claim.
@@ -95,16 +108,25 @@ def judge(claim: LectureClaim) -> Verdict:
         DataError: If a recorded number that a comparison names does not exist.
 
     Example:
-        >>> judge(LECTURE_CLAIMS["crowding"]).judgement
-        'not measured yet'
+        >>> judge(LECTURE_CLAIMS["affine"]).judgement
+        'holds partly'
     """
-    numbers = tuple(_compare(each) for each in claim.comparisons)
+    left = [each for each in claim.comparisons if _is_pending(each.first) or _is_pending(each.second)]
+    numbers = tuple(_compare(each) for each in claim.comparisons if each not in left)
+    pending = [each.first.source for each in left] + [name for name in claim.further if name not in load_recorded()]
     met = sum(each.is_met for each in numbers)
-    if not numbers:
-        return Verdict(claim, "not measured yet", ())
+    judgement: Judgement = "holds partly" if met else "does not hold here"
     if met == len(numbers):
-        return Verdict(claim, "holds", numbers)
-    return Verdict(claim, "holds partly" if met else "does not hold here", numbers)
+        judgement = "holds" if numbers else "not measured yet"
+    return Verdict(claim, judgement, numbers, tuple(dict.fromkeys(pending)))
+
+
+def _is_pending(cell: Cell) -> bool:
+    """Return whether a number is that of a network of a reproduction that has not been run yet."""
+    if ":" in cell.source or cell.source not in list_reproductions():
+        return False
+    labels = {network.label for network in load_reproduction(cell.source).networks}
+    return cell.label in labels and cell.label not in load_recorded().get(cell.source, {})
 
 
 def judge_all() -> list[Verdict]:
@@ -122,15 +144,19 @@ def judge_all() -> list[Verdict]:
 
 def _compare(comparison: Comparison) -> ComparedNumbers:
     (first, spread, runs), (second, other, others) = map(_look_up, (comparison.first, comparison.second))
+    margins = [spread, other]
     if comparison.images:
         shares = [value / 100 for value in (first, second)]
-        spread, other = (100 * _Z * math.sqrt(share * (1 - share) / comparison.images) for share in shares)
+        margins += [100 * _Z * math.sqrt(share * (1 - share) / comparison.images) for share in shares]
     gain = second - first if comparison.lower else first - second
-    return ComparedNumbers(comparison.name, first, second, gain, math.hypot(spread, other), min(runs, others))
+    return ComparedNumbers(comparison.name, first, second, gain, math.hypot(*margins), min(runs, others))
 
 
 def _look_up(cell: Cell) -> tuple[float, float, int]:
-    """Return a recorded number, half of its interval (0 if there is none), and its number of runs."""
+    """Return a recorded number, half of its interval (0 if there is none), and its number of runs.
+
+    The interval of a protocol is over its images, that of a reproduction over its seeds.
+    """
     kind, _, name = cell.source.rpartition(":")
     try:
         if kind == "protocol":
@@ -141,7 +167,14 @@ def _look_up(cell: Cell) -> tuple[float, float, int]:
         found = load_recorded()[name][cell.label].columns[cell.column]
     except (KeyError, StopIteration):
         raise DataError(f"claims: expected a record of {' / '.join(cell)}, got none") from None
-    return found.mean, 0.0, found.count
+    return found.mean, _seed_margin(found), found.count
+
+
+def _seed_margin(found: Statistic) -> float:
+    """Return half of the 95 % interval of a mean over seeds, by Student's distribution; 0 for a single seed."""
+    if found.std is None:
+        return 0.0
+    return _STUDENT[min(found.count - 2, len(_STUDENT) - 1)] * found.std / math.sqrt(found.count)
 
 
 @cache
