@@ -49,7 +49,7 @@ NOT_RUN = {
     "torchcaps eval runs/NAME --protocol affine": "needs a run on translated_mnist; tests/cli/test_eval_protocol.py",
     "torchcaps eval runs/NAME --protocol view_angles": "needs a run on coil20; tests/evaluation/test_view_angles.py",
     "torchcaps eval runs/NAME --protocol crowding": "needs a run on crowded_digits; tests/experiments/test_metrics.py",
-    "torchcaps eval runs/NAME --protocol binding": "needs a run on overlapping_shapes; tests/evaluation/test_binding.py",
+    "torchcaps eval runs/NAME --protocol binding": "needs a run on its data; tests/evaluation/test_binding.py",
     "torchcaps eval runs/NAME --protocol viewpoints": "needs a run on smallnorb; tests/cli/test_eval_protocol.py",
 }
 # Commands that train, serve or compile.

@@ -67,8 +67,8 @@ def test_margin_of_seeds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_networks_that_were_not_run_do_not_count(record) -> None:
     record((20.0, 25.0))
     known = claim((20, 25), lower=True).comparisons
-    planned = [Cell("crowding", label, "predicted, different") for label in ("CapsNet", "CNN")]
-    both = LectureClaim("c", "s", "p", "r", "k", (*known, Comparison("n", *planned, 10)), further=("critics",))
+    first, second = (Cell("crowding", label, "predicted, different") for label in ("CapsNet", "CNN"))
+    both = LectureClaim("c", "s", "p", "r", "k", (*known, Comparison("n", first, second, 10)), further=("critics",))
     verdict = judge(both)
     assert (verdict.judgement, len(verdict.numbers), verdict.pending) == ("holds", 1, ("crowding", "critics"))
     none = judge(LectureClaim("c", "s", "p", "r", "k", both.comparisons[1:]))

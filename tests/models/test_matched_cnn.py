@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from torchcaps.errors import ShapeError
 from torchcaps.models import StackedCapsNet
 
 
-def size(name: str, shape=(1, 28, 28), classes: int = 10, **options: object) -> int:
+def size(name: str, shape=(1, 28, 28), classes: int = 10, **options: Any) -> int:
     with torch.device("meta"):
         return sum(weight.numel() for weight in create_model(name, shape, classes, **options).parameters())
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+# Also of single precision: pixels are bytes in the end.
+Floats = NDArray[np.floating[Any]]
 
 
 def pixel_grid(side: int) -> tuple[Floats, Floats]:
@@ -34,7 +37,7 @@ def ink(distance: Floats, width: float = 0.9) -> Floats:
     return np.clip(width + 0.5 - np.abs(distance), 0, 1)
 
 
-def segment(x: Floats, y: Floats, half_length: float) -> Floats:
+def segment(x: Floats, y: Floats, half_length: float | Floats) -> Floats:
     """Return the distance of points to a level line through the origin.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,7 +78,7 @@ class CrowdedDigits(PairGenerator):
         chosen, random = self.choose(numbers)  # [n, 2], [n, 3]
         same = torch.from_numpy(random[:, 0] < self.share)  # [n]
         chosen[:, 1] = chosen[:, 1].where(~same, chosen[:, 0])
-        distance, top = to_integers(random[:, 1:], np.int64(SIDE - DIGIT + 1)).unbind(1)  # [n]
+        distance, top = to_integers(random[:, 1:], SIDE - DIGIT + 1).unbind(1)  # [n]
         left = (SIDE - DIGIT - distance) // 2  # [n]
         flat = self.digits.images[chosen.flatten()]  # [2 n, 1, 14, 14]
         lefts = torch.stack([left, left + distance], dim=1).flatten()  # [2 n]

@@ -79,7 +79,7 @@ class Faces:
         jitter = 2 * random[:, 6:].reshape(-1, 4, 2) - 1  # [n, 4, 2]
         at = PLACES[ORDERS[order]] + jitter  # [n, 4, 2], place of each part
         x, y = _face_grid(2 * random[:, 2:6] - 1)  # [n, 28, 28]
-        parts = [np.hypot(x / 9.5, y / 12) * 10.5 - 10.5]  # the outline
+        parts: list[Floats] = [np.hypot(x / 9.5, y / 12) * 10.5 - 10.5]  # the outline
         closed, frown = column(labels % 2), column(labels // 2)
         for eye in (0, 1):
             right, down = x - column(at[:, eye, 0]), y - column(at[:, eye, 1])

@@ -22,6 +22,7 @@ from torchcaps.evaluation.predictions import predict_labels
 from torchcaps.evaluation.protocols import PROTOCOLS, ProtocolResult, ProtocolRow, TrainedRun
 from torchcaps.models import ImageModel, KuramotoNet
 from torchcaps.models.synchrony_nets import Modulus
+from torchcaps.nn import KuramotoConv2d
 from torchcaps.types import Progress
 
 # A pixel belongs to a shape if it is brighter than this there.
@@ -76,13 +77,12 @@ def two_groups(features: Tensor) -> Tensor:
         # The second centre is the vector that is furthest from the first.
         centres = torch.stack([first, features[(features - first).square().sum(1).argmax()]])  # [2, F]
         for _ in range(STEPS):
-            distances = torch.cdist(features, centres)  # [N, 2]
-            chosen = distances.argmin(1)  # [N]
-            members = F.one_hot(chosen, 2).to(features.dtype)  # [N, 2]
+            members = F.one_hot(torch.cdist(features, centres).argmin(1), 2).to(features.dtype)  # [N, 2]
             centres = (members.T @ features) / members.sum(0).clamp(min=1)[:, None]  # [2, F]
-        spread = float(distances.gather(1, chosen[:, None]).square().sum())
+        nearest = torch.cdist(features, centres).min(1)
+        spread = float(nearest.values.square().sum())
         if spread < best:
-            best, groups = spread, chosen
+            best, groups = spread, nearest.indices
     return groups
 
 
@@ -103,15 +103,18 @@ def binding_maps(model: ImageModel, images: Tensor) -> Tensor:
         The vectors.
     """
     seen: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        # The input of the modulus are the complex maps.
+        seen.append(inputs[0] if isinstance(module, Modulus) else output)
+
+    last, dim = model.stem, 0
     if isinstance(model, KuramotoNet):
-        last = cast(nn.Module, model.stem[-1].oscillators)
-        handle = last.register_forward_hook(lambda _, __, output: seen.append(output))
-        dim = model.stem[-1].oscillators.dim
+        last = cast(KuramotoConv2d, model.stem[-1].oscillators)
+        dim = last.dim
     elif isinstance(model.stem, nn.Sequential) and isinstance(model.stem[-1], Modulus):
-        handle = model.stem[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-        dim = 2
-    else:
-        handle, dim = model.stem.register_forward_hook(lambda _, __, output: seen.append(output)), 0
+        last, dim = model.stem[-1], 2
+    handle = last.register_forward_hook(keep)
     try:
         model.features(images)
     finally:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import ImageDataset, to_float
-from torchcaps.diagnostics.measures import DEAD, STARVED
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation.protocols import PROTOCOLS, ProtocolResult, ProtocolRow, TrainedRun
 from torchcaps.models import ImageModel
@@ -18,6 +17,9 @@ from torchcaps.nn import CapsLinear
 from torchcaps.types import Capsules, Progress
 
 IMAGES = 500
+# A parent is dead if its activation stays below DEAD, and starved if it gets less than STARVED of an even share of the
+# coupling, as in `diagnostics`.
+DEAD, STARVED = 0.05, 0.01
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from torchcaps.types import Progress
 # Edges of the ranges of angles in degrees; a range holds angles in (low, high].
 ANGLES = (0, 30, 60, 90)
 SETS = ("eth80", "coil20")
+SPLITS = ("train", "familiar", "novel")
 
 
 def directions(data: ImageDataset) -> Tensor:
@@ -72,6 +73,12 @@ def by_angle(
 
     Returns:
         The error on familiar and on new viewpoints and in each range of angles, and a curve over the angle.
+
+    Example:
+        >>> from torchcaps import create_model, load_data
+        >>> splits = [load_data("coil20", split, viewpoint="azimuth") for split in SPLITS]  # doctest: +SKIP
+        >>> by_angle(create_model("cnn_small", (1, 32, 32), 20), splits).rows[0].name  # doctest: +SKIP
+        'familiar'
     """
     train, familiar, novel = splits
     wrong = ~evaluate(model, novel, progress=progress).correct  # [N]
@@ -113,5 +120,5 @@ def _view_angles(run: TrainedRun, progress: Progress) -> ProtocolResult:
     if run.data_name not in SETS or "viewpoint" not in run.data_options:
         expected = f"expected a run trained on {' or '.join(SETS)} with the option viewpoint"
         raise ConfigError(f"run: {expected}, got '{run.data_name}'")
-    splits = [run.load_data(split) for split in ("train", "familiar", "novel")]
+    splits = [run.load_data(split) for split in SPLITS]
     return by_angle(run.load_model(), splits, progress=progress)

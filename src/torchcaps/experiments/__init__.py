@@ -10,7 +10,7 @@ from torchcaps.experiments.compare_table import compare_lines, compare_markdown
 from torchcaps.experiments.comparison import Comparison, RouterMetrics, RouterRow, RouterRun, summarize_router
 from torchcaps.experiments.grid import PlannedRun, RunOutcome, run_grid
 from torchcaps.experiments.lecture_claims import LECTURE_CLAIMS, LectureClaim
-from torchcaps.experiments.metrics import METRICS, Metric, is_lower_better, register_metric, with_direction
+from torchcaps.experiments.metrics import METRICS, Metric, is_lower_better, with_direction
 from torchcaps.experiments.recorded import RecordedNetwork, load_recorded, recorded_minutes
 from torchcaps.experiments.repeat import RepeatedRun, Repetition, repeat
 from torchcaps.experiments.repeat_report import repeat_lines, run_lines, write_repeat_report
@@ -89,7 +89,6 @@ __all__ = [
     "plan_runs",
     "read_json",
     "recorded_minutes",
-    "register_metric",
     "repeat",
     "repeat_lines",
     "reproduce",

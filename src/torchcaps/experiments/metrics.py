@@ -83,7 +83,7 @@ def register_metric(name: str, *columns: str) -> Callable[[Compute], Compute]:
 
     Args:
         name: Name of the metric.
-        columns: Names of its columns, in %.
+        *columns: Names of its columns, in %.
 
     Returns:
         A decorator.
