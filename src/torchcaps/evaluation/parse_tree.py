@@ -48,8 +48,6 @@ def by_layer(model: ImageModel, data: ImageDataset, *, progress: Progress | None
         ['layer 1', 'layer 2', 'classes']
     """
     layers = [module for module in model.modules() if isinstance(module, CapsLinear)]
-    # The classes come last, wherever the module registers its head.
-    layers.sort(key=lambda layer: layer is model.head)
     if not layers:
         raise ConfigError(f"run: expected a network with dense capsule layers, got {type(model).__name__}")
     seen: dict[nn.Module, list[Capsules]] = {layer: [] for layer in layers}

@@ -87,14 +87,30 @@ class CapsNet(RoutedModel):
     def features(self, images: Tensor) -> Capsules:
         """Return the primary capsules, a grid [B, H, W, I, 8]."""
         self.check_images(images)
-        poses, activations = self.primary(self.stem(images))
-        if isinstance(self.primary, PrimaryMatrixCaps2d):
-            poses = math.sqrt(poses.shape[-1]) * F.normalize(poses, dim=-1)  # [B, H, W, I, 8]
-        return Capsules(poses, activations)
+        return primary_capsules(self.primary, self.stem(images))
 
     def grid(self) -> Grid:
         """Return the centres of the receptive fields of the primary capsules."""
         return Grid(*(tuple(receptive_centres(side, self.convs)) for side in self.image_shape[1:]))
+
+
+def primary_capsules(primary: PrimaryCaps2d | PrimaryMatrixCaps2d, maps: Tensor) -> Capsules:
+    """Return the primary capsules of feature maps; those with separate activations get normalised poses.
+
+    Args:
+        primary: The layer of primary capsules.
+        maps: Feature maps.
+
+    Shape:
+        maps [B, C, H, W]; returns a grid [B, H', W', I, 8].
+
+    Returns:
+        The capsules.
+    """
+    poses, activations = primary(maps)
+    if isinstance(primary, PrimaryMatrixCaps2d):
+        poses = math.sqrt(poses.shape[-1]) * F.normalize(poses, dim=-1)  # [B, H, W, I, 8]
+    return Capsules(poses, activations)
 
 
 def _input_size(convs: list[tuple[int, int]]) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from torchcaps.models._base import ImageShape, check_depth
+from torchcaps.models._base import ImageShape, RoutedModel, check_depth
 from torchcaps.models._create import register_model
-from torchcaps.models.capsnet import CapsNet
+from torchcaps.models.capsnet import CapsNet, primary_capsules
 from torchcaps.nn import CapsLinear, RoutingSpec, make_router
 from torchcaps.types import Capsules
 
@@ -14,7 +14,7 @@ from torchcaps.types import Capsules
 CAPS, DIM = 16, 8
 
 
-class StackedCapsNet(CapsNet):
+class StackedCapsNet(RoutedModel):
     """`capsnet_small` with further layers of 16 capsules, each routed, below the classes.
 
     Args:
@@ -36,9 +36,11 @@ class StackedCapsNet(CapsNet):
         self, image_shape: ImageShape, num_classes: int, *, depth: int = 1, routing: RoutingSpec = "dynamic"
     ) -> None:
         check_depth("depth", depth)
+        super().__init__(image_shape, num_classes)
         convs = ((32, 5, 1), (64, 5, 2))
-        super().__init__(image_shape, num_classes, stem=convs, primary=(16, 5, 2), routing=routing)
-        children = self.head.in_caps
+        below = CapsNet(image_shape, num_classes, stem=convs, primary=(16, 5, 2), routing=routing)
+        self.default_loss = below.default_loss
+        self.stem, self.primary, children = below.stem, below.primary, below.head.in_caps
         self.middle = nn.Sequential()
         for _ in range(depth):
             self.middle.append(self._layer(children, CAPS, DIM, routing))
@@ -47,7 +49,8 @@ class StackedCapsNet(CapsNet):
 
     def features(self, images: Tensor) -> Capsules:
         """Return the capsules below the classes, a set [B, 16, 8]."""
-        return self.middle(super().features(images))
+        self.check_images(images)
+        return self.middle(primary_capsules(self.primary, self.stem(images)))
 
     @staticmethod
     def _layer(children: int | None, parents: int, dim: int, routing: RoutingSpec) -> CapsLinear:
