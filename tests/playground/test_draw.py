@@ -6,9 +6,11 @@ from typing import Any
 import torch
 
 from torchcaps.data import to_float
+from torchcaps.evaluation import saliency
 from torchcaps.playground import PlaygroundNetwork
 from torchcaps.playground.draw import DrawRequest, predict
 from torchcaps.playground.images import SampleSource
+from torchcaps.playground.network import pretrained_network
 from torchcaps.types import Capsules
 
 from .conftest import unpack
@@ -26,6 +28,23 @@ def test_lengths_and_reconstructions(ask: Any, network: PlaygroundNetwork) -> No
     for label in (0, 9):
         alone = network.model.decode(capsules, torch.tensor([label]))
         assert (drawn[label, ..., 0] / 255 - alone[0, 0]).abs().max() < 0.01
+
+
+def test_relevance_of_the_prediction(ask: Any, network: PlaygroundNetwork) -> None:
+    seen = unpack(ask("draw/predict", source={"sample": 4})["relevance"])[..., 0]  # [1, H, W]
+    expected = saliency(network.model, to_float(network.samples.images[4:5]))  # [1, H, W]
+    assert (seen / 255 - expected / expected.max()).abs().max() < 0.01
+
+
+def test_relevance_of_both_digits() -> None:
+    pairs = pretrained_network("multimnist")
+    seen = predict(DrawRequest(source=SampleSource(sample=1, second=3)), pairs)
+    assert seen.relevance is not None
+    first, second = unpack(seen.relevance.model_dump())[..., 0].float()  # each [H, W]
+    assert first.max() == second.max() == 255
+    assert (first - second).abs().max() > 25
+    # Nothing is left on the network that other requests use.
+    assert all(not layer._forward_hooks for layer in pairs.model.modules())
 
 
 def test_drawing_is_normalised(ask: Any) -> None:
@@ -67,3 +86,4 @@ def test_no_decoder_no_reconstructions(network: PlaygroundNetwork) -> None:
     silent: Any = Silent()
     seen = predict(DrawRequest(source=SampleSource(sample=0)), PlaygroundNetwork("silent", "", silent, network.samples))
     assert seen.reconstructions is None
+    assert seen.relevance is None

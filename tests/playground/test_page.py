@@ -48,7 +48,7 @@ def test_panels_fit_a_phone(page: Any, panel: str) -> None:
 
 def test_drawing_updates_the_lengths(page: Any, picture: Any) -> None:
     opened(page, 'panel="draw"&input=0')
-    changes(page, ".summary canvas", lambda: stroke(page, *SEVEN))
+    changes(page, "#relevance", lambda: stroke(page, *SEVEN))
     assert page.locator(".class:not(.head)").count() == 10
     assert json.loads(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('input') ?? 'null'")) is not None
     page.wait_for_load_state("networkidle")

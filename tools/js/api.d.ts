@@ -69,6 +69,7 @@ declare namespace Api {
     activations: number[];
     probabilities: number[] | null;
     reconstructions: EncodedImages | null;
+    relevance: EncodedImages | null;
   }
 
   interface DrawingSource {

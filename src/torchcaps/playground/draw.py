@@ -7,8 +7,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from torchcaps.data import to_float
+from torchcaps.evaluation import predict_labels
 from torchcaps.nn.scores import log_probabilities
 from torchcaps.playground.catalog import NetworkDep
+from torchcaps.playground.explanation import relevance_maps
 from torchcaps.playground.images import EncodedImages, ImageSource, RequestModel, encode_images
 from torchcaps.playground.network import PlaygroundNetwork
 from torchcaps.types import Capsules
@@ -30,12 +32,14 @@ class DrawResponse(BaseModel):
         activations: Length of each class capsule.
         probabilities: Calibrated probability of each class; None if the training fitted no temperature.
         reconstructions: Decoder output of each class capsule alone; None without a decoder.
+        relevance: Relevance of each pixel for the predicted class, or for both; None without routing.
     """
 
     image: EncodedImages
     activations: list[float]
     probabilities: list[float] | None
     reconstructions: EncodedImages | None
+    relevance: EncodedImages | None
 
 
 class SamplesRequest(RequestModel):
@@ -54,15 +58,17 @@ class SamplesResponse(BaseModel):
 
 @router.post("/predict")
 def predict(body: DrawRequest, network: NetworkDep) -> DrawResponse:
-    """Length and reconstruction of every class capsule."""
+    """Length and reconstruction of every class capsule, and what the prediction rests on."""
     with torch.inference_mode():
         image = network.image(body.source)  # [1, C, H, W]
         capsules = network.model(image)
+        maps = relevance_maps(network, image, predict_labels(capsules.activations, network.labels).flatten())
         return DrawResponse(
             image=encode_images(image),
             activations=capsules.activations[0].tolist(),
             probabilities=calibrated_probabilities(network, capsules),
             reconstructions=reconstruct_each_class(network, capsules),
+            relevance=None if maps is None else encode_images(maps),
         )
 
 

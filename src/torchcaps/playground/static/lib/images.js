@@ -1,6 +1,10 @@
 // @ts-check
 /** Images of the API, painted on a canvas. */
+import { RED as HEAT } from "./colors.js";
 import { isDark } from "./theme.js";
+
+/** Opacity of an image below heat. */
+const FAINT = 0.45;
 
 /** @typedef {{ count: number, width: number, height: number, channels: number, bytes: Uint8Array }} Images */
 /** @typedef {readonly [number, number, number]} Rgb */
@@ -59,6 +63,27 @@ export function paintOverlay(canvas, images, numbers, colors) {
   paintPixels(canvas, width, height, (n) => {
     const levels = numbers.map((number) => bytes[number * size + n]);
     return mixInks(levels, colors, dark);
+  });
+}
+
+/**
+ * Paint an image faintly, and heat on it.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {Images} image
+ * @param {Images} heat A grey image of the same size.
+ */
+export function paintHeat(canvas, image, heat) {
+  const { width, height, channels, bytes } = image;
+  const ink = channels === 1 && document.documentElement.classList.contains("ink");
+  const paper = isDark() ? 255 : 0;
+  canvas.classList.remove("inked");
+  paintPixels(canvas, width, height, (n) => {
+    const level = (/** @type {number} */ c) => (ink ? paper : bytes[n * channels + (c % channels)]);
+    const hot = heat.bytes[n] / 255;
+    const alpha = 255 * FAINT * (ink ? bytes[n] / 255 : 1) * (1 - hot) + 255 * hot;
+    // Heat lies over the image, as a layer that is as opaque as the heat is large.
+    return [...[0, 1, 2].map((c) => level(c) + (HEAT[c] - level(c)) * ((255 * hot) / Math.max(alpha, 1))), alpha];
   });
 }
 

@@ -25,8 +25,10 @@ export const panel = {
     }
     return (
       `Draw ${subject}, or choose or drop an image: the [[length]] of each [[class capsule]] says how sure the ` +
-      `network is of ${info.digits ? "that digit" : classList(info.classes)}. The small image is the ` +
-      "[[reconstruction]] from that capsule alone."
+      `network is of ${info.digits ? "that digit" : classList(info.classes)}. ` +
+      (info.decoder
+        ? "The small image is the [[reconstruction]] from that capsule alone."
+        : "The longest capsule is the prediction.")
     );
   },
   mount: (root, app) => new DrawPanel(root, app),

@@ -3,12 +3,14 @@
 import { GREEN, RED } from "../../lib/colors.js";
 import { el } from "../../lib/dom.js";
 import { term } from "../../lib/glossary.js";
-import { decodeImages, paintImage, paintOverlay } from "../../lib/images.js";
+import { decodeImages, paintHeat, paintImage, paintOverlay } from "../../lib/images.js";
 import { fixed } from "../../lib/numbers.js";
 import { reconstructionNote } from "../../lib/reconstructionNote.js";
 
 /** Widest column of class names, in characters. */
 const MAX_NAME = 12;
+/** Longer names stand above the images. */
+const SHORT_NAME = 2;
 
 export class Results {
   #classes;
@@ -17,6 +19,9 @@ export class Results {
   #reconstruction = el("canvas");
   #caption = el("figcaption");
   #figure = el("figure", {}, el("div", { class: "tile" }, this.#reconstruction), this.#caption);
+  #relevance = el("canvas", { id: "relevance" });
+  #explained = el("figcaption");
+  #explanation = el("figure", {}, el("div", { class: "tile" }, this.#relevance), this.#explained);
   #verdict = el("p", { class: "verdict", id: "verdict", "aria-live": "polite" });
   #certainty = el("p", { class: "small muted certainty" });
 
@@ -36,14 +41,16 @@ export class Results {
       el("figcaption", {}, "input of the network"),
     );
     const kinds = ["classes", !info.decoder && "lengths-only", info.classes.length > 12 && "many"].filter(Boolean);
+    const isLong = info.classes.some((name) => name.length > SHORT_NAME);
     this.root = el(
       "div",
       { class: "card results" },
       el(
         "div",
-        { class: "summary" },
+        { class: isLong ? "summary long" : "summary" },
         inputFigure,
         this.#figure,
+        this.#explanation,
         el("div", { class: "prediction" }, this.#verdict, this.#certainty),
       ),
       el(
@@ -60,7 +67,7 @@ export class Results {
    * @param {Api.DrawResponse} response
    * @param {{ isEmpty: boolean }} view A drawing without strokes.
    */
-  show({ activations, probabilities, reconstructions }, { isEmpty }) {
+  show({ activations, probabilities, reconstructions, relevance, image }, { isEmpty }) {
     const pair = this.#isPair;
     const order = activations.map((_, n) => n).sort((a, b) => activations[b] - activations[a]);
     const images = reconstructions && decodeImages(reconstructions);
@@ -77,6 +84,8 @@ export class Results {
     });
     this.#figure.hidden = !images || isEmpty;
     if (images) this.#showReconstruction(images, order, pair);
+    this.#explanation.hidden = !relevance || isEmpty;
+    if (relevance) this.#showRelevance(decodeImages(image), decodeImages(relevance), order);
     const names = order.slice(0, pair ? 2 : 1).map((n) => this.#classes[n]);
     this.#verdict.textContent = isEmpty ? "no drawing yet" : names.join(" + ");
     this.#showCertainty(isEmpty ? null : probabilities, order[0]);
@@ -91,6 +100,21 @@ export class Results {
     if (!probabilities) return;
     const text = ` ${fixed(100 * probabilities[best], 0)} % (calibrated)`;
     this.#certainty.replaceChildren(term("probability"), text);
+  }
+
+  /**
+   * @param {import("../../lib/images.js").Images} image
+   * @param {import("../../lib/images.js").Images} relevance One map for each predicted class.
+   * @param {number[]} order
+   */
+  #showRelevance(image, relevance, [first]) {
+    if (this.#isPair) {
+      paintOverlay(this.#relevance, relevance, [0, 1], [RED, GREEN]);
+      this.#explained.replaceChildren(term("relevance"), " for each");
+      return;
+    }
+    paintHeat(this.#relevance, image, relevance);
+    this.#explained.replaceChildren(term("relevance"), ` for ${this.#classes[first]}`);
   }
 
   /**
