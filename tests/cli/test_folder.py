@@ -59,7 +59,7 @@ def test_bad_files_stop_or_are_left_out(own: Path, tmp_path: Path, ask) -> None:
     code, out, err = ask("train", own, *SHORT, "--skip-bad", "--out", tmp_path / "run")
     assert code == 0
     assert any(line.startswith("note: ") and "broken.png" in line for line in err.splitlines())
-    assert "1 bad files that are left out, and 1 files that are no images" in out
+    assert "1 bad file left out, and 1 file of other formats" in out
 
 
 def test_folders_that_are_none(run: Path, tmp_path: Path, ask) -> None:

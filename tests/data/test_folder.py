@@ -5,6 +5,7 @@ from PIL import Image
 
 from raising import raises_about
 from torchcaps.data import load_data
+from torchcaps.data.folder_files import scan_folder
 from torchcaps.errors import ConfigError, DataError
 
 
@@ -202,7 +203,7 @@ def test_a_class_of_damaged_images_alone(pets):
     (pets / "cow").mkdir()
     for number in range(4):
         (pets / "cow" / f"{number}.png").write_bytes(b"moo")
-    with raises_about(DataError, pets, "class 'cow'"):
+    with raises_about(DataError, pets / "cow", "got 0"):
         load_data("folder", path=pets, skip_bad=True)
 
 
@@ -255,3 +256,16 @@ def test_images_on_disk_are_those_in_memory(pets):
 def test_wrong_memory(pets, value):
     with raises_about(ConfigError, "memory_mb", f"got {value}"):
         load_data("folder", path=pets, memory_mb=value)
+
+
+def test_a_split_of_bad_files_is_chosen_again(pets) -> None:
+    chosen = scan_folder(pets, {"test": 0.1}).splits["test"]["dog"]
+    for file in chosen:
+        file.write_bytes(b"nothing")
+    again = scan_folder(pets, {"test": 0.1}, skip_bad=True)
+    assert again.splits["test"]["dog"]
+    assert not set(chosen) & {file for files in again.splits.values() for file in files["dog"]}
+    for file in pets.glob("dog/*"):
+        file.write_bytes(b"nothing")
+    with raises_about(DataError, "dog", "got 0"):
+        scan_folder(pets, {"test": 0.1}, skip_bad=True)

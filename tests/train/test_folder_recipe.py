@@ -111,8 +111,8 @@ def test_bad_files(photos: Path) -> None:
         choose_recipe(photos)
     with pytest.warns(UserWarning, match="broken.png"):
         chosen = choose_recipe(photos, ["skip_bad=true"])
-    assert "1 bad files" in chosen.found["images"]
-    assert "1 files that are no images" in chosen.found["images"]
+    assert "1 bad file left out" in chosen.found["images"]
+    assert "1 file of other formats" in chosen.found["images"]
     assert chosen.recipe.data.options["skip_bad"] is True
 
 

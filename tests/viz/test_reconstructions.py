@@ -6,7 +6,7 @@ import torch
 from raising import raises_about
 from torchcaps import viz
 from torchcaps.errors import ShapeError
-from torchcaps.viz._style import INK, WARM
+from torchcaps.viz._style import INK, MUTED, WARM
 
 CLASSES = torch.arange(10) % 3
 
@@ -29,7 +29,11 @@ def test_label_prediction_and_target_are_written() -> None:
     images = torch.rand(2, 3, 4, 4)
     labels, predictions, targets = torch.tensor([1, 2]), torch.tensor([1, 0]), torch.tensor([1, 2])
     (axes,) = viz.reconstructions(images, images, labels, predictions, targets).axes
-    assert [(text.get_text(), text.get_color()) for text in axes.texts] == [("(1, 1, 1)", INK), ("(2, 0, 2)", WARM)]
+    assert [(text.get_text(), text.get_color()) for text in axes.texts] == [
+        ("1\n1\n1", INK),
+        ("2\n0\n2", WARM),
+        ("label\nprediction\ndecoded class", MUTED),
+    ]
 
 
 def test_predictions_without_targets() -> None:
@@ -37,7 +41,7 @@ def test_predictions_without_targets() -> None:
     names = ["cat", "dog"]
     (axes,) = viz.reconstructions(images, images, torch.tensor([0]), torch.tensor([1]), class_names=names).axes
     assert axes.texts[0].get_text().split() == ["cat", "dog", "dog"]
-    assert axes.texts[1].get_text().split() == ["label", "prediction", "target"]
+    assert axes.texts[1].get_text().split() == ["label", "prediction", "decoded", "class"]
 
 
 def test_wrong_shapes_are_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.cli._args import add_run, read_options, split_words
@@ -28,7 +29,8 @@ def _configure(parser: ArgumentParser) -> None:
         "given by --data, or of the protocol given by --protocol",
     )
     parser.add_argument(
-        "--split", default="test", help="train, val, test or train+val; all images of a folder (default: test)"
+        "--split",
+        help="train, val, test or train+val; all images of a folder (default: test; all for another folder)",
     )
     parser.add_argument(
         "--crops",
@@ -66,13 +68,14 @@ def _run(args: Namespace, out: Output) -> int:
         return 0
     run = Run.open(args.run)
     if args.protocol is not None:
-        if args.data is not None or args.split != "test" or args.crops != 1:
+        if args.data is not None or args.split not in (None, "test") or args.crops != 1:
             raise ConfigError(
                 "--protocol: expected no other data, split or crops, got more arguments (it uses the test set)"
             )
         run_protocol([run, *map(Run.open, others)], args.protocol, read_options(options), out)
         return 0
     model = run.context.model
+    split = args.split or ("all" if _is_other_folder(args.data, options, run) else "test")
     if args.data is None and options:
         raise ConfigError(f"option: expected --data NAME before options of a data set, got '{options[0]}'")
     many = args.crops == 13
@@ -81,12 +84,12 @@ def _run(args: Namespace, out: Output) -> int:
     if many and args.diagnostics:
         raise ConfigError("--diagnostics: expected --crops 1, got --crops 13 (routing is measured on one crop)")
     if args.data is None:
-        data = run.context.data(args.split, stored=many)
+        data = run.context.data(split, stored=many)
     else:
-        data = _other_data(args.data, args.split, read_options(options), run)
+        data = _other_data(args.data, split, read_options(options), run)
     _check_classes(run, data)
     with out.progress("testing") as progress:
-        if args.data is None and args.split == "test" and not many:
+        if args.data is None and split == "test" and not many:
             # The test split was evaluated at the end of training.
             evaluation = run.context.evaluate(progress)
         else:
@@ -98,7 +101,9 @@ def _run(args: Namespace, out: Output) -> int:
     found = {} if diagnosis is None else {"diagnostics": diagnosis.to_json()}
     out.document({"run": run.path, "crops": args.crops, **evaluation.summary(), **found})
     out.say(f"{evaluation.headline} on {evaluation.count:,} images of {data.name}, {data.split}", style="bold")
-    if args.data == "folder" and args.split != "all":
+    if args.data == "folder" and args.split is None and split == "all":
+        out.say("(all images, because the run was trained on another folder; --split test takes its test split)")
+    elif args.data == "folder" and split != "all":
         out.say("(the same images as in training, if it is the same folder; --split all evaluates all its images)")
     if not model.is_classifier:
         return 0
@@ -111,7 +116,7 @@ def _run(args: Namespace, out: Output) -> int:
 
 
 def _check_comparison(args: Namespace, others: list[str], options: list[str]) -> None:
-    plain = args.data is None and args.split == "test" and args.crops == 1
+    plain = args.data is None and args.split in (None, "test") and args.crops == 1
     if len(others) > 1 or options or not plain or args.diagnostics:
         raise ConfigError(
             "run: expected one run, or two runs and no other argument (both are compared on their test images), got "
@@ -138,6 +143,17 @@ def _say_diagnosis(diagnosis: Snapshot, out: Output) -> None:
         rows.append((layer.name, layer.router, entropy, moved or "one pass", changed, *unused, gradient, coherence))
     columns = ("layer", "router", "entropy", "logits moved", "changed", "dead", "starved", "gradient", "coherence")
     out.table(columns, rows)
+
+
+def _is_other_folder(data: str | None, options: list[str], run: Run) -> bool:
+    """Whether a folder without splits is none that the run was trained on.
+
+    If the folder of the training is gone, this may be the same one at another place.
+    """
+    tables = (run.recipe.data.options, read_options(options))
+    own, path = (Path(str(table.get("path"))).expanduser() for table in tables)
+    known = run.recipe.data.name != "folder" or (own.is_dir() and own.resolve() != path.resolve())
+    return data == "folder" and known and not (path / "train").is_dir()
 
 
 def _other_data(name: str, split: str, options: dict[str, Any], run: Run) -> ImageDataset:
@@ -171,7 +187,7 @@ VERB = Verb(
     "papers.",
     examples=(
         ("torchcaps eval runs/A runs/B", "is B better than A, or is the difference chance?"),
-        ("torchcaps eval runs/NAME --data folder path=my/test_images --split all", "on other images"),
+        ("torchcaps eval runs/NAME --data folder path=my/test_images", "on other images"),
         ("torchcaps eval runs/NAME --diagnostics", "and measure the routing of each layer"),
         ("torchcaps eval runs/NAME --protocol corruptions", "noise, blur, occlusion and more, at five severities"),
         (

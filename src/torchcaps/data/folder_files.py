@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -111,11 +111,10 @@ def scan_folder(
         for name in files:
             if name not in known:
                 raise DataError(f"{folders[split] / name}: expected a class of {', '.join(known)}, got a new one")
-    # With the bad files: an image keeps its split when a damaged one is repaired.
-    missing = {split: fraction for split, fraction in fractions.items() if split not in found}
-    splits = {**found, **_hold_out(found["train"], folders["train"], missing)}
     every = [file for files in found.values() for each in files.values() for file in each]
     shapes, bad = _check_files(every)
+    missing = {split: fraction for split, fraction in fractions.items() if split not in found}
+    splits = {**found, **_hold_out(found["train"], folders["train"], missing, bad if skip_bad else ())}
     if skip_bad:
         splits = {split: _without(files, bad, root) for split, files in splits.items()}
     other = sum(_is_other(file) for folder in folders.values() for file in folder.rglob("*"))
@@ -179,22 +178,33 @@ def _is_other(file: Path) -> bool:
     return file.suffix.lower() not in SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
-def _hold_out(files: Files, folder: Path, fractions: dict[str, float]) -> dict[str, Files]:
+def _hold_out(files: Files, folder: Path, fractions: dict[str, float], bad: Collection[Path]) -> dict[str, Files]:
     splits: dict[str, Files] = {split: {} for split in ("train", *fractions)}
     for name, found in files.items():
-        if len(found) <= len(fractions):
-            raise DataError(
-                f"{folder / name}: expected at least {len(fractions) + 1} images, one for each of "
-                f"{', '.join(splits)}, got {len(found)}"
-            )
-        order = sorted(found, key=lambda file: shuffle_key(file.relative_to(folder)))
-        start = 0
-        for split, fraction in fractions.items():
-            count = max(1, round(fraction * len(found)))
-            splits[split][name] = sorted(order[start : start + count])
-            start += count
-        splits["train"][name] = sorted(order[start:])
+        shares = _shares(name, found, folder, fractions)
+        # With the bad files, so that an image keeps its split when a damaged one is repaired; but no split without
+        # a readable image.
+        if any(set(share) <= set(bad) for share in shares.values()):
+            shares = _shares(name, [file for file in found if file not in bad], folder, fractions)
+        for split, share in shares.items():
+            splits[split][name] = share
     return splits
+
+
+def _shares(name: str, found: list[Path], folder: Path, fractions: dict[str, float]) -> dict[str, list[Path]]:
+    """Divide the files of a class into splits."""
+    if len(found) <= len(fractions):
+        raise DataError(
+            f"{folder / name}: expected at least {len(fractions) + 1} readable images, one for each of "
+            f"{', '.join(['train', *fractions])}, got {len(found)}"
+        )
+    order = sorted(found, key=lambda file: shuffle_key(file.relative_to(folder)))
+    shares, start = {}, 0
+    for split, fraction in fractions.items():
+        count = max(1, round(fraction * len(found)))
+        shares[split] = sorted(order[start : start + count])
+        start += count
+    return {"train": sorted(order[start:]), **shares}
 
 
 def shuffle_key(name: Path) -> bytes:

@@ -54,7 +54,8 @@ def describe_run(run: Run, total: int, done: int) -> list[str]:
     images = ", ".join(f"{count:,} {split}" for split, count in record["images"].items())
     shape, trainer = "x".join(map(str, record["image_shape"])), recipe.trainer
     begin = f"from step {done:,} of" if done else "at most" if trainer.patience or trainer.target_accuracy else "for"
-    length = f"{begin} {total:,} steps ({trainer.epochs} epochs, batches of {recipe.data.batch_size})"
+    epochs = f"{trainer.epochs} epoch{'s' if trainer.epochs > 1 else ''}"
+    length = f"{begin} {total:,} steps ({epochs}, batches of {recipe.data.batch_size})"
     return [
         f"data:       {recipe.data.name}, {images} images of {shape} in {record['num_classes']} classes",
         f"model:      {recipe.model.name}, {record['parameters']:,} parameters",

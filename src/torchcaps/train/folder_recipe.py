@@ -139,9 +139,9 @@ def _found(scanned: ScannedFolder) -> dict[str, str]:
     smallest, largest = (chosen(train, key=lambda name: len(train[name])) for chosen in (min, max))
     total = f"{scanned.count:,}"
     if scanned.bad:
-        total += f", and {len(scanned.bad)} bad files that are left out"
+        total += f", and {_files(len(scanned.bad), 'bad file')} left out"
     if scanned.other:
-        total += f", and {scanned.other} files that are no images"
+        total += f", and {_files(scanned.other, 'file')} of other formats"
     splits = ", ".join(f"{split} {count:,}" for split, count in counts.items())
     held_out = f" ({' and '.join(scanned.held_out)} held out)" if scanned.held_out else ""
     classes = f"{len(train)}, from {len(train[smallest]):,} images for training ({smallest}) to "
@@ -155,6 +155,10 @@ def _found(scanned: ScannedFolder) -> dict[str, str]:
         "sizes": span if len(sizes) > 1 else f"{height}x{width} pixels",
         "colour": {1: "grey", 3: "colour"}[max(depths)] + (" and grey" if len(depths) > 1 else ""),
     }
+
+
+def _files(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' if count > 1 else ''}"
 
 
 def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[str], least_epochs: int) -> list[Choice]:

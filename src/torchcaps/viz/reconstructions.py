@@ -27,8 +27,7 @@ def reconstructions(
 ) -> Figure:
     """Draw images above their reconstructions, eight to a band.
 
-    Above each image are its label, prediction and decoded class, on one line or, for long names, on three. Wrong
-    predictions have the warm colour.
+    Above each image are its label, prediction and decoded class. Wrong predictions have the warm colour.
 
     Args:
         images: Images in [0, 1].
@@ -70,25 +69,21 @@ def reconstructions(
     bands = [range(start, min(start + COLUMNS, len(triples))) for start in range(0, len(triples), COLUMNS)]
     height, width = images.shape[-2], to_rgb(images[0]).shape[1]
     columns = min(COLUMNS, len(triples))
-    lines = 1 if max(map(len, names)) <= 2 else 3
-    figure = new_figure(0.5 + 1.02 * columns, len(bands) * (0.3 + 0.15 * lines + 2 * height / width) + 0.25)
+    figure = new_figure(0.5 + 1.02 * columns, len(bands) * (0.75 + 2 * height / width) + 0.25)
     for place, band in enumerate(bands):
         axes = hide_axes(figure.add_subplot(len(bands), 1, place + 1))
         rows = [[to_rgb(source[index]) for index in band] for source in (images, reconstructions)]
         # All bands have the same width.
         rows = [row + [1 + 0 * row[0]] * (columns - len(row)) for row in rows]
         axes.imshow(mosaic(rows, GAP), interpolation="nearest")
-        axes.set_yticks(centres(2, height, GAP), ["image", "decoded"])
-        _write_triples(axes, [triples[index] for index in band], centres(len(band), width, GAP), names)
+        axes.set_yticks(centres(2, height, GAP), ["image", "decoding"])
+        _write_classes(axes, [triples[index] for index in band], centres(len(band), width, GAP), names)
     return figure
 
 
-def _write_triples(axes: Axes, triples: list[tuple[int, int, int]], places: list[float], names: Sequence[str]) -> None:
-    short = max(map(len, names)) <= 2
+def _write_classes(axes: Axes, triples: list[tuple[int, int, int]], places: list[float], names: Sequence[str]) -> None:
     for triple, x in zip(triples, places, strict=True):
-        words = [shorten(names[index], 11) for index in triple]
-        text = f"({', '.join(words)})" if short else "\n".join(words)
+        text = "\n".join(shorten(names[index], 11) for index in triple)
         colour = INK if triple[0] == triple[1] else WARM
         axes.text(x, -2.5, text, ha="center", va="bottom", **{**NOTE, "color": colour})
-    if not short:
-        axes.text(-2.5, -2.5, "label\nprediction\ntarget", ha="right", va="bottom", **NOTE)
+    axes.text(-2.5, -2.5, "label\nprediction\ndecoded class", ha="right", va="bottom", **NOTE)

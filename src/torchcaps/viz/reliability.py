@@ -17,6 +17,8 @@ Bins = Sequence[tuple[float, float, int]]
 def reliability(curves: Mapping[str, Bins]) -> Figure:
     """Draw accuracy over confidence, and below it the share of the images at each confidence.
 
+    The area of a mark grows with the share of the images.
+
     Args:
         curves: Bins by label, as `evaluation.reliability_bins` returns them.
 
@@ -38,9 +40,13 @@ def reliability(curves: Mapping[str, Bins]) -> Figure:
     for number, (label, bins) in enumerate(curves.items()):
         confidence, accuracy, counts = zip(*bins, strict=True)
         style = line_style(number)
-        upper.plot(confidence, accuracy, label=label, **style)
         total = sum(counts)
-        lower.plot(confidence, [count / total for count in counts], **style)
+        shares = [count / total for count in counts]
+        upper.plot(confidence, accuracy, label=label, **{**style, "linewidth": 0.8, "markersize": 2})
+        # A bin of few images says little, and is a small mark.
+        sizes = [8 + 160 * share for share in shares]
+        upper.scatter(confidence, accuracy, sizes, marker=style["marker"], color=style["color"], zorder=3)
+        lower.plot(confidence, shares, **style)
     upper.set(xlim=(0, 1), ylim=(0, 1.02))
     upper.set_title("Accuracy at each confidence", **TITLE)
     upper.set_ylabel("correct", **LABEL)

@@ -33,6 +33,6 @@ def draw(context: FigureContext) -> CaptionedFigure:
         )
     return CaptionedFigure(
         viz.reliability(curves),
-        f"Accuracy of the predictions of each confidence. {text}",
+        f"Accuracy of the predictions of each confidence; large marks stand for many images. {text}",
         f"Reliability diagram over 15 bins. {text}",
     )
