@@ -14,6 +14,9 @@ from torchcaps.evaluation.saliency_maps import Explainer
 from torchcaps.playground.measures import once_per_network
 from torchcaps.playground.network import PlaygroundNetwork
 
+# Share of the pixels below full heat: a single pixel must not set the scale.
+SHOWN = 0.99
+
 
 @once_per_network
 def _routing_explainer(network: PlaygroundNetwork) -> Explainer | None:
@@ -42,10 +45,11 @@ def relevance_maps(network: PlaygroundNetwork, image: Tensor, labels: Tensor) ->
         image: [1, C, H, W]; labels: [n]; returns [n, 1, H, W].
 
     Returns:
-        Maps from 0 to 1, the most relevant pixel of each; None for a network without routing.
+        Maps from 0 to 1, where the most relevant hundredth of the pixels is 1; None for a network without routing.
     """
     explain = _routing_explainer(network)
     if explain is None:
         return None
     maps = explain(image.expand(len(labels), -1, -1, -1), labels).unsqueeze(1)  # [n, 1, H, W]
-    return maps / maps.amax(dim=(1, 2, 3), keepdim=True)
+    most = maps.flatten(1).quantile(SHOWN, dim=1).clamp(min=torch.finfo(maps.dtype).tiny)  # [n]
+    return (maps / most.view(-1, 1, 1, 1)).clamp(max=1)
