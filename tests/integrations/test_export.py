@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -24,6 +26,13 @@ def make(name: str) -> ImageModel:
     return create_model(name, image_shape=fit_shape(name, SHAPE), num_classes=3).eval()
 
 
+def operators(graph: Any) -> set[str]:
+    """Return the kinds of nodes of an ONNX graph and of the graphs inside of it."""
+    found = {node.op_type for node in graph.node}
+    inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
+    return found.union(*map(operators, inner))
+
+
 # The graphs of the others take the exporter ten seconds to minutes.
 QUICK = {"backbone_capsnet", "capsnet_small", "cnn_small", "token_capsnet"}
 
@@ -34,6 +43,8 @@ def test_every_model_runs_in_onnxruntime(name: str, tmp_path: Path) -> None:
     done = export(model, file, class_names=("a", "b", "c"))
     assert (done.path, done.format, done.size) == (file, "onnx", file.stat().st_size)
     assert done.difference < 1e-3
+    # ONNX Runtime with several threads loses parts of sums where an index of a scatter repeats.
+    assert not {kind for kind in operators(onnx.load(file).graph) if kind.startswith("Scatter")}
     images = torch.rand(3, *model.image_shape)
     loaded = OnnxModel(file, threads=1)
     results = loaded.run(images)

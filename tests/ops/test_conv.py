@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from raising import raises_about
 from torchcaps.errors import ConfigError, ShapeError
@@ -64,6 +65,21 @@ def test_softmax_over_parents_at_all_positions(size, kernel, stride, background)
                     own = torch.cat([own, own.new_full((1,), background)])
                 expected = own.softmax(0)[: len(rows) * parents].view(len(rows), parents)
                 torch.testing.assert_close(torch.stack([coupling[row] for row in rows]), expected)
+
+
+@pytest.mark.parametrize("background", [None, 0.0, torch.tensor(-2.0, dtype=torch.float64)])
+@pytest.mark.parametrize("competition", ["global", "positions"])
+@pytest.mark.parametrize(("size", "kernel", "stride"), SHAPES)
+def test_exported_softmax_has_no_scatter(size, kernel, stride, competition, background, monkeypatch):
+    window = Window(size, kernel, stride, competition=competition)
+    shape = (2 * math.prod(window.positions), math.prod(kernel) * 2, 3)
+    logits = 5 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = window.softmax(logits, background=background)
+    monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)
+    graph = make_fx(lambda logits: window.softmax(logits, background=background))(logits)
+    # ONNX Runtime loses parts of sums where an index of a scatter repeats and it has several threads.
+    assert not [node for node in graph.graph.nodes if "scatter" in str(node.target) or "index_add" in str(node.target)]
+    torch.testing.assert_close(graph(logits), expected)
 
 
 def test_first_coupling_is_uniform_per_child():

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
+from torchcaps.ops._groups import Groups
 from torchcaps.ops._iterations import Background, parent_softmax
 from torchcaps.ops.votes import check_kinds, matrix_vote, vote
 from torchcaps.types import Capsules
@@ -312,6 +313,12 @@ class Window:
         own = own.reshape(-1, len(seen), math.prod(shape[1:]) // math.prod(self.kernel))  # [B, H'*W'*K*K, M]
         # The largest value of each child is taken out before the sum, as any log-sum-exp does.
         none = background.detach() if isinstance(background, Tensor) else background
+        if torch.compiler.is_exporting():
+            groups = Groups(self.grid, self.positions, self.kernel, self.stride, own)
+            top = groups.amax(own.detach())  # [B, H'*W'*K*K, M]
+            top = top if none is None else top.clamp_min(none)
+            total = groups.sum((own - top).exp()) + (0 if background is None else (background - top).exp())
+            return (logits - (top + total.log()).reshape(shape)).exp()  # [B*H'*W', K*K*I, J]
         top = own.new_zeros(own.shape[0], math.prod(self.grid), own.shape[2]) + (-torch.inf if none is None else none)
         index = seen[None, :, None].expand_as(own)
         top = top.scatter_reduce(1, index, own.detach(), "amax")  # [B, H*W, M]

@@ -52,7 +52,7 @@ def test_e_step_weights_densities_by_activations():
     torch.testing.assert_close(trace.coupling[1], weighed / weighed.sum(-1, keepdim=True))
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*did not converge")
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_iteration_equals_gaussian_mixture_step(covariance):
     # With the same votes for all parents, full activations and a zero inverse temperature, where all are equally

@@ -133,6 +133,16 @@ def test_default_variant_without_floors():
     torch.testing.assert_close(released_softmax(window, fast=True)(logits), window.softmax(logits))
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("fast", [False, True])
+def test_exported_normalisers(fast, stride, monkeypatch):
+    window = Window((7, 7), (3, 3), stride)
+    logits = torch.randn(2 * math.prod(window.positions), 18, 4, dtype=torch.float64)
+    expected = released_softmax(window, fast=fast)(logits)
+    monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)
+    torch.testing.assert_close(released_softmax(window, fast=fast)(logits), expected)
+
+
 def test_distant_children_are_dropped():
     window = Window((6, 6), (3, 3))
     logits = torch.zeros(16, 9, 2, dtype=torch.float64)

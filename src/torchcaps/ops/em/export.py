@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.ops._export import map_samples
+from torchcaps.ops._groups import Groups
 from torchcaps.ops._iterations import Background
 from torchcaps.ops.conv import Window
 from torchcaps.ops.em.reference import EM_OPTIONS, Covariance
@@ -148,38 +149,16 @@ def _votes(poses: Tensor, matrices: Tensor, window: Window, parents: int) -> Ten
 
 
 class _Table:
-    """The methods `gather` and `softmax` of a window by tables of indices instead of scatters.
-
-    An entry is a place of the kernel at a position. Entry by entry, the table has all entries that see the same place
-    of the grid.
-    """
+    """The methods `gather` and `softmax` of a window by tables of indices instead of scatters."""
 
     def __init__(self, window: Window, children: Capsules, parents: int) -> None:
         self.window = window
-        steps = [math.prod(window.grid[axis + 1 :]) for axis in range(window.rank)]
-        seen = [
-            sum((place * window.stride + inner) * step for place, inner, step in zip(position, k, steps, strict=True))
-            for position in itertools.product(*map(range, window.positions))
-            for k in itertools.product(*map(range, window.kernel))
-        ]  # H'*W'*K*K places
-        entries: dict[int, list[int]] = {}
-        for entry, place in enumerate(seen):
-            entries.setdefault(place, []).append(entry)
-        counts = [len(entries[place]) for place in seen]
-        self.entries, self.most = len(seen), max(counts)
-        self.seen = torch.tensor(seen, device=children.poses.device)  # [H'*W'*K*K]
-        # Filled up with the entry itself, which `_total` leaves out.
-        table = [
-            other
-            for entry, place in enumerate(seen)
-            for other in entries[place] + [entry] * (self.most - len(entries[place]))
-        ]
-        self.table = torch.tensor(table, device=children.poses.device)  # [H'*W'*K*K * most]
-        real = torch.tensor([float(place < count) for count in counts for place in range(self.most)])
-        self.real = real.to(children.poses).view(-1, self.most, 1)  # [H'*W'*K*K, most, 1]
+        self.groups = Groups(window.grid, window.positions, window.kernel, window.stride, children.poses)
+        self.seen = torch.tensor(self.groups.seen, device=children.poses.device)  # [H'*W'*K*K]
         # The coupling of equal logits.
+        counts = self.groups.counts
         together = {"global": [parents * count for count in counts], "positions": counts}
-        shares = 1 / torch.tensor(together.get(window.competition, [parents] * len(seen)))  # [H'*W'*K*K]
+        shares = 1 / torch.tensor(together.get(window.competition, [parents] * len(counts)))  # [H'*W'*K*K]
         shares = shares.to(children.poses).repeat_interleave(children.poses.shape[-2])
         self.first = shares.view(math.prod(window.positions), 1, -1)  # [H'*W', 1, C]
 
@@ -200,35 +179,25 @@ class _Table:
         """Return the coupling [N, J, C] of logits [N, J, C]."""
         alone = self.window.competition == "positions"
         top = logits if alone else logits.amax(dim=1, keepdim=True)  # [N, J or 1, C]
-        top = self._largest(top)  # [N, J or 1, C]
+        top = self._over_positions(self.groups.amax, top)  # [N, J or 1, C]
         if background is not None:
             top = torch.maximum(top, torch.as_tensor(background).to(top))
         weights = (logits - top).exp()  # [N, J, C]
-        total = self._total(weights if alone else weights.sum(dim=1, keepdim=True))  # [N, J or 1, C]
+        total = weights if alone else weights.sum(dim=1, keepdim=True)  # [N, J or 1, C]
+        total = self._over_positions(self.groups.sum, total)  # [N, J or 1, C]
         if background is not None:
             total = total + (background - top).exp()
         return weights / total
 
-    def _largest(self, values: Tensor) -> Tensor:
-        """Return the largest of values [N, J or 1, C] over all positions that see the same child."""
+    def _over_positions(self, of: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+        """Return the sum or maximum of values [N, J or 1, C] over all positions that see the same child."""
         if self.window.competition == "local":
             return values
-        return self._by_parents(self._together(values).amax(dim=2), values)
-
-    def _total(self, values: Tensor) -> Tensor:
-        """Return the sum of values [N, J or 1, C] over all positions that see the same child."""
-        if self.window.competition == "local":
-            return values
-        return self._by_parents((self._together(values) * self.real).sum(dim=2), values)
-
-    def _together(self, values: Tensor) -> Tensor:
-        """Return values [N, J or 1, C] by entry, with those of the same place: [B, H'*W'*K*K, most, M]."""
-        cells = math.prod(self.window.kernel)
-        rows = values.unflatten(2, (cells, -1)).transpose(1, 2)  # [N, K*K, J or 1, I]
-        rows = rows.reshape(-1, self.entries, math.prod(rows.shape[2:]))  # [B, H'*W'*K*K, M]
-        return rows.index_select(1, self.table).unflatten(1, (-1, self.most))
+        rows = values.unflatten(2, (self.window.places, -1)).transpose(1, 2)  # [N, K*K, J or 1, I]
+        rows = rows.reshape(-1, len(self.groups.seen), math.prod(rows.shape[2:]))  # [B, H'*W'*K*K, M]
+        return self._by_parents(of(rows), values)
 
     def _by_parents(self, rows: Tensor, like: Tensor) -> Tensor:
-        """Undo the order of `_together` for one value per entry, [B, H'*W'*K*K, M]."""
+        """Return rows [B, H'*W'*K*K, M] in the order of values [N, J or 1, C]."""
         rows = rows.reshape(-1, math.prod(self.window.kernel), like.shape[1], rows.shape[2] // like.shape[1])
         return rows.transpose(1, 2).reshape(like.shape)  # [N, J or 1, C]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import ConfigError
+from torchcaps.ops._groups import Groups
 from torchcaps.ops._iterations import Background, ParentSoftmax
 
 if TYPE_CHECKING:
@@ -49,14 +50,19 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
             raise ConfigError(
                 f"background: expected None with the released normaliser, got {background} (it has its own)"
             )
-        group, count = _places(window, window.stride if fast else 1, logits.device)  # [H'*W'*K*K]
+        stride = window.stride if fast else 1
         each = logits.unflatten(1, (window.places, -1))  # [B*H'*W', K*K, I, J]
         each = each.unflatten(0, (-1, math.prod(window.positions))).flatten(1, 2)  # [B, H'*W'*K*K, I, J]
         top = each.amax(dim=(1, 3) if fast else 1, keepdim=True)  # [B, 1, I, 1 or J]
         density = (each - top).exp()  # [B, H'*W'*K*K, I, J]
         own = density.sum(dim=3, keepdim=True) if fast else density  # [B, H'*W'*K*K, I, 1 or J]
-        total = own.new_zeros(own.shape[0], count, *own.shape[2:])  # [B, groups, I, 1 or J]
-        total = total.index_add(1, group, own)[:, group]  # [B, H'*W'*K*K, I, 1 or J]
+        if torch.compiler.is_exporting():
+            groups = Groups(_grid(window, stride), window.positions, window.kernel, stride, own)
+            total = groups.sum(own.flatten(2)).view(own.shape)  # [B, H'*W'*K*K, I, 1 or J]
+        else:
+            group, count = _places(window, stride, logits.device)  # [H'*W'*K*K]
+            total = own.new_zeros(own.shape[0], count, *own.shape[2:])  # [B, groups, I, 1 or J]
+            total = total.index_add(1, group, own)[:, group]  # [B, H'*W'*K*K, I, 1 or J]
         total = total.clamp_min(FAST_SUM_FLOOR) if fast else total + SUM_FLOOR
         return (density / total).reshape(logits.shape)  # [B*H'*W', K*K*I, J]
 
@@ -65,9 +71,12 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
 
 def _places(window: Window, stride: int, device: torch.device) -> tuple[Tensor, int]:
     """The place that each kernel place falls on where positions are `stride` apart, [H'*W'*K*K], and their number."""
-    axes = list(zip(window.positions, window.kernel, strict=True))
-    grid = [(count - 1) * stride + size for count, size in axes]
+    grid = _grid(window, stride)
     places = torch.arange(math.prod(grid), device=device).view(1, *grid)
-    for axis, (_, size) in enumerate(axes, 1):
+    for axis, size in enumerate(window.kernel, 1):
         places = places.unfold(axis, size, stride)
     return places.flatten(), math.prod(grid)
+
+
+def _grid(window: Window, stride: int) -> list[int]:
+    return [(count - 1) * stride + size for count, size in zip(window.positions, window.kernel, strict=True)]
