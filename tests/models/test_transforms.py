@@ -138,6 +138,6 @@ def test_export_has_no_operator_of_this_package(name: str) -> None:
             return self.model(x).activations
 
     x = images(model)
-    program = torch.export.export(Activations(), (x,))
+    program = torch.export.export(Activations(), (x,), strict=False)
     assert "torchcaps." not in str(program.graph)
     torch.testing.assert_close(program.module()(x), run(model)(x), rtol=1e-4, atol=1e-5)

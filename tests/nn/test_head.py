@@ -152,5 +152,5 @@ def test_options_out_of_range(name: str, value: object) -> None:
 def test_a_mask_under_export() -> None:
     head = CapsHead(12, 3, caps=6).eval()
     tokens, mask = torch.randn(2, 5, 12), torch.ones(2, 5, dtype=torch.bool)
-    program = torch.export.export(head, (tokens, mask))
+    program = torch.export.export(head, (tokens, mask), strict=False)
     torch.testing.assert_close(program.module()(tokens, mask).poses, head(tokens, mask).poses, rtol=1e-4, atol=1e-5)

@@ -143,6 +143,8 @@ def reversed_strides(tensor: Tensor) -> Tensor:
     return tensor.permute(axes).contiguous().permute(axes)
 
 
+# From torch itself, since 2.15.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @every_operator
 def test_opcheck(operator: Operator) -> None:
     leaves = [

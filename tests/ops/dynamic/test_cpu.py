@@ -235,7 +235,9 @@ class PosesOnly(torch.nn.Module):
 @needs_kernel
 def test_exported_layer_takes_any_batch() -> None:
     model = PosesOnly(tc.nn.CapsLinear(20, 3, 8, 16, bias=True)).eval()
-    program = torch.export.export(model, (torch.randn(4, 20, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    program = torch.export.export(
+        model, (torch.randn(4, 20, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False
+    )
     assert "torchcaps." not in str(program.graph)
     poses = torch.randn(7, 20, 8)
     torch.testing.assert_close(program.module()(poses), model(poses))

@@ -98,9 +98,9 @@ def test_tiles_fit_into_registers(parents: int, live: int) -> None:
 
 def test_unavailable_names_reason_and_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(device, "_INSTALLED", False)
     assert device.unavailable(CUDA, torch.float32) == "Triton is not installed: pip install 'torchcaps[triton]'"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(device, "_INSTALLED", True)
     assert "it takes CUDA tensors, got them on cpu; TRITON_INTERPRET=1" in str(device.unavailable(CPU, torch.float32))
     assert "it takes floating-point tensors, got torch.int64" in str(device.unavailable(CUDA, torch.int64))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -18,6 +18,8 @@ from torchcaps.ops._triton.tiles import MOST_REGISTERS, too_large
 from torchcaps.ops.conv import Window
 from torchcaps.types import Capsules
 
+# Looked up once: torch.compile and torch.export cannot look into the import system.
+_INSTALLED = importlib.util.find_spec("triton") is not None
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -25,7 +27,7 @@ def unavailable(device: torch.device, dtype: torch.dtype) -> str | None:
     """Return why the kernels cannot run on a device in a type, with the remedy, or None."""
     if dtype not in _DTYPES:
         return f"it takes floating-point tensors, got {dtype}; use backend='reference'"
-    if importlib.util.find_spec("triton") is None:
+    if not _INSTALLED:
         return "Triton is not installed: pip install 'torchcaps[triton]'"
     if recorded is not None:
         return None
