@@ -135,6 +135,11 @@ def grid(competition: Any, pose: Any, *, offsets: bool = True, stride: int = 1) 
     return Window((3, 2), (2, 2), stride, competition, pose, torch.randn(4, 2) if offsets else None)
 
 
+def test_em_with_positions_that_compete_for_each_type() -> None:
+    poses, weight = torch.randn(1, 3, 2, 1, 4), torch.randn(4, 2, 2, 2)
+    check("em", poses, weight, grid("positions", "matrix"), start="types", momentum=0.1)
+
+
 @few_routings
 def test_convolution_of_matrices_with_competing_positions(name: str) -> None:
     check(name, torch.randn(1, 3, 2, 1, 4), torch.randn(4, 2, 2, 2), grid("global", "matrix"))
@@ -177,7 +182,7 @@ def test_dense_shapes(name: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["parents", "types"])
-@pytest.mark.parametrize("competition", ["local", "global"])
+@pytest.mark.parametrize("competition", ["local", "global", "positions"])
 def test_em_options_in_convolutions(start: str, competition: str) -> None:
     window = Window((4, 4), (3, 3), 1, competition, "matrix", torch.randn(9, 2))  # pyright: ignore[reportArgumentType]
     poses, weight = torch.randn(1, 4, 4, 2, 4), torch.randn(18, 3, 2, 2)

@@ -94,6 +94,7 @@ class Layer(NamedTuple):
         window: Grid, kernel and stride, then 1 for pose matrices: `sizes_of` reads them.
         across: Whether the parents of all positions that see a child compete for it.
         positions: Shape of the positions, empty in a dense layer.
+        alone: Whether they do so for each type of parents by itself; the kernels then take one type at a time.
     """
 
     poses: Tensor
@@ -103,6 +104,7 @@ class Layer(NamedTuple):
     window: list[int]
     across: bool
     positions: tuple[int, ...]
+    alone: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -133,8 +135,8 @@ def conv_layer(children: Capsules, weight: Tensor, window: Window) -> Layer:
     rank = len(window.grid)
     poses, activations = children.poses.flatten(1, rank), children.activations.flatten(1, rank)
     numbers = [*window.grid, *window.kernel, window.stride, int(window.pose == "matrix")]
-    across = window.competition == "global"
-    return Layer(poses, activations, weight, window.offsets, numbers, across, tuple(window.positions))
+    across, alone = window.competition != "local", window.competition == "positions"
+    return Layer(poses, activations, weight, window.offsets, numbers, across, tuple(window.positions), alone)
 
 
 def sizes_of(poses: Tensor, weight: Tensor, window: list[int]) -> LayerSizes:

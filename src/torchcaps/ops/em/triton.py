@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,11 +44,45 @@ def unsupported(
     """
     if covariance != "diagonal":
         return "the kernel has a diagonal covariance"
+    if window is not None and window.competition == "positions":
+        window, weight = replace(window, competition="global"), weight[:, :1]
     return device.unsupported(children, weight, window=window)
 
 
-def route(
+def route(layer: Layer, *, beta_u: Tensor, beta_a: Tensor, **options: Any) -> Capsules:
+    """Route a dense or convolutional layer; see `em_routing`, and README.md for the formulas of a pass.
+
+    Where each type of parents competes by itself, the types are routed one after the other.
+
+    Args:
+        layer: Children and weight.
+        beta_u: Cost of describing one child's vote in one dimension.
+        beta_a: Cost of leaving a parent inactive.
+        **options: Further options of `em_routing`.
+
+    Shape:
+        betas: [J]; returns poses [B, positions, J, D], activations [B, positions, J].
+
+    Returns:
+        The parents.
+    """
+    parents = layer.weight.shape[1]
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        if beta.shape != (parents,):
+            raise ShapeError(f"{name}: expected {(parents,)}, got {tuple(beta.shape)}")
+    if not layer.alone:
+        return _route(layer, 1, beta_u=beta_u, beta_a=beta_a, **options)
+    betas = zip(beta_u.split(1), beta_a.split(1), strict=True)
+    alone = [
+        _route(layer._replace(weight=weight), parents, beta_u=own_u, beta_a=own_a, **options)
+        for weight, (own_u, own_a) in zip(layer.weight.split(1, dim=1), betas, strict=True)
+    ]
+    return Capsules(*(torch.cat(part, dim=2) for part in zip(*alone, strict=True)))
+
+
+def _route(
     layer: Layer,
+    others: int,
     *,
     beta_u: Tensor,
     beta_a: Tensor,
@@ -62,40 +97,18 @@ def route(
     mass_floor: float = MASS_FLOOR,
     load: Tensor | None = None,
 ) -> Capsules:
-    """Route a dense or convolutional layer; see `em_routing`, and README.md for the formulas of a pass.
-
-    Args:
-        layer: Children and weight.
-        beta_u: Cost of describing one child's vote in one dimension.
-        beta_a: Cost of leaving a parent inactive.
-        iters: Number of routing iterations.
-        inverse_temp: Schedule or values of the inverse temperature.
-        covariance: `diagonal`.
-        variance_floor: Added to the variances.
-        momentum: Share of the old mean that stays.
-        sharpness: Factor on the log density in the E-step.
-        background: Logit of belonging to no parent.
-        start: First coupling.
-        mass_floor: Added to the sum of the shares of a parent.
-        load: Number that the cost of each position is divided by.
-
-    Shape:
-        betas: [J]; load: [B*positions]; returns poses [B, positions, J, D], activations [B, positions, J].
-
-    Returns:
-        The parents.
-    """
+    """Route the types of a layer that compete, one of `others` sets of types that do so by themselves."""
     check_em_options(covariance, variance_floor, momentum, start, mass_floor)
     check_background(background)
-    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        if beta.shape != layer.weight.shape[1:2]:
-            raise ShapeError(f"{name}: expected {tuple(layer.weight.shape[1:2])}, got {tuple(beta.shape)}")
     temps, sharp = inverse_temps(inverse_temp, iters), sharpnesses(sharpness, iters)
     none = None if background is None else torch.as_tensor(background, dtype=layer.dtype, device=layer.poses.device)
-    total, mass = attend_weighted(layer, local=start == "types")  # [B, positions, J, D], [B, positions, J]
+    same = start == "types"
+    # The first coupling is 1/J for the J types of all sets.
+    part = 1 / others if same else 1.0
+    total, mass = (part * value for value in attend_weighted(layer, local=same))  # [B, positions, J, D] and [.., J]
     whole = (mass + mass_floor).unsqueeze(-1)  # [B, positions, J, 1]
     mean = (1 - momentum) * total / whole  # [B, positions, J, D]
-    variance = moments(layer, mean, local=start == "types").second / whole + variance_floor  # [B, positions, J, D]
+    variance = part * moments(layer, mean, local=same).second / whole + variance_floor  # [B, positions, J, D]
     size = mean.shape[-1]
     shared = 1 if load is None else load.view(len(mean), -1, 1).to(mean)  # [B, positions, 1]
     activity = mass  # [B, positions, J]
