@@ -6,6 +6,7 @@ from raising import raises_about
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation import PROTOCOLS, ProtocolResult, ProtocolRow, evaluate
 from torchcaps.experiments import METRICS, is_lower_better, metrics
+from torchcaps.train import Run
 
 from .entries import finished_run
 
@@ -38,6 +39,17 @@ def test_thirteen_crops(tmp_path):
     found = compute("crops", run)
     assert found["error"] == 50
     assert 0 < found["error, 13 crops"] < 100
+
+
+def test_errors_of_the_last_epoch(tmp_path, monkeypatch):
+    run = finished_run(tmp_path)
+    columns = {"train_accuracy": [0.25, 0.75], "val_accuracy": [0.5, 0.625]}
+    monkeypatch.setattr(Run, "metrics", lambda run: columns)
+    assert compute("held_out", run) == {"training error": 25, "held-out error": 37.5}
+    for without in ({"train_accuracy": [0.5]}, {"train_accuracy": [0.5], "val_accuracy": [float("nan")]}):
+        monkeypatch.setattr(Run, "metrics", lambda run, without=without: without)
+        with raises_about(ConfigError, "run", "validation"):
+            compute("held_out", run)
 
 
 def test_crops_need_a_crop(tmp_path):

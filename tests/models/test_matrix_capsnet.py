@@ -73,8 +73,25 @@ def routers(**options: Any) -> tuple[EMRouting, EMRouting]:
 @pytest.mark.parametrize("options", [{}, {"routing": "em"}, {"routing": {"name": "em"}}])
 def test_layer_defaults_fill_missing_options(options):
     upper, last = routers(**options)
-    assert (upper.iters, upper.sharpness, upper.scale, upper.beta_a_init) == (2, 0.25, 1.0, 0.0)
-    assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (2, 1.0, 4.0, "floor")
+    assert (upper.iters, upper.sharpness, upper.scale, upper.beta_a_init) == (2, (1.0, 1.0), 1.0, 0.0)
+    assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (2, (1.0, 1.0), 4.0, "floor")
+
+
+@pytest.mark.parametrize("iters", [1, 2, 3, 5])
+def test_defaults_follow_the_number_of_iterations(iters):
+    upper, last = routers(routing={"name": "em", "iters": iters})
+    soft = max(0, iters - 2)
+    assert upper.sharpness == last.sharpness == (1 / 16,) * soft + (1.0,) * (iters - soft)
+    assert upper.inverse_temp[-1] == pytest.approx(1 - 0.95**2)
+    assert last.inverse_temp[-1] == pytest.approx(4 * (1 - 0.95**2))
+    given, classes = routers(routing={"name": "em", "iters": iters, "schedule": "linear"})
+    assert (given.inverse_temp[-1], classes.inverse_temp[-1]) == (iters, 4 * iters)
+
+
+def test_counts_of_iterations_are_checked():
+    for bad in (0, "3", True):
+        with raises_about(ConfigError, "iters"):
+            routers(routing={"name": "em", "iters": bad})
 
 
 def test_given_options_hold_in_all_layers():
@@ -83,7 +100,7 @@ def test_given_options_hold_in_all_layers():
     assert (last.iters, last.sharpness, last.scale, last.beta_a_init) == (5, 0.5, 2.0, "floor")
     upper, last = routers(routing={"name": "em", "sharpness": 0.5}, class_routing={"name": "em", "iters": 3})
     assert (upper.iters, upper.sharpness) == (2, 0.5)
-    assert (last.iters, last.sharpness, last.scale) == (3, 1.0, 4.0)
+    assert (last.iters, last.sharpness) == (3, (1 / 16, 1.0, 1.0))
 
 
 def test_router_objects_keep_their_options():

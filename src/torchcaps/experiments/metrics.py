@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -122,6 +123,16 @@ def _accuracy(run: Run, progress: Progress) -> dict[str, float]:
 def _error(run: Run, progress: Progress) -> dict[str, float]:
     """Error on the test split."""
     return {"error": 100 - _test_accuracy(run)}
+
+
+@register_metric("held_out", "training error", "held-out error")
+def _held_out(run: Run, progress: Progress) -> dict[str, float]:
+    """Error in the last epoch on the training images, as they are augmented, and on the validation split."""
+    columns = run.metrics()
+    if not columns.get("val_accuracy") or math.isnan(columns["val_accuracy"][-1]):
+        raise ConfigError("run: expected a classifier with a validation split, got one without")
+    errors = (100 - 100 * columns[name][-1] for name in ("train_accuracy", "val_accuracy"))
+    return dict(zip(("training error", "held-out error"), errors, strict=True))
 
 
 @register_metric("crops", "error", "error, 13 crops")

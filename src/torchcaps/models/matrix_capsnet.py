@@ -24,12 +24,15 @@ from torchcaps.nn.primary_matrix import PRIMARY_MATRIX_CAPS
 from torchcaps.nn.ranks import CONVS as CONV_LAYERS
 from torchcaps.ops import receptive_centres
 from torchcaps.ops.conv import Competition, PoseKind
+from torchcaps.ops.em import inverse_temps
 from torchcaps.types import Capsules
 
-# Options of EM routing in the convolutional layers and in the class layer; `ops/em/README.md` has the reasons. A softer
-# E-step keeps the gradients of different batches alike, the classes start undecided, and two iterations learn fastest.
-CONV_OPTIONS: Mapping[str, Any] = {"iters": 2, "sharpness": 0.25}
-CLASS_OPTIONS: Mapping[str, Any] = {"iters": 2, "scale": 4.0, "beta_a_init": "floor"}
+# Options of EM routing that the layers have by default; `ops/em/README.md` has the reasons.
+ITERS = 2
+# Factor on the inverse temperature of the class layer.
+CLASS_SCALE = 4.0
+# Sharpness of all E-steps but the last one, which has 1.
+FIRST_SHARPNESS = 1 / 16
 # Factor on the coordinates, which lie in 0 to 1: their variance is then above the floor of 0.1 of the votes' variance.
 COORDINATES = 4.0
 # (kernel, stride) of the convolution, the primary capsules and the two convolutional capsule layers.
@@ -48,8 +51,8 @@ class MatrixCapsNet(RoutedModel):
         num_classes: Number of classes.
         widths: The paper's A, B, C, D: channels of the convolution, capsule types of the three layers.
         routing: Router of all layers, its name, or a mapping with its name and options. Each layer gets a copy. Where a
-            name or a mapping leaves options of EM open, these are `iters=2`, `sharpness=0.25` in the convolutional
-            layers, and `scale=4` and `beta_a_init="floor"` in the class layer, unless it has `normalise=False`.
+            name or a mapping leaves options of EM open, these are those of `em_defaults`, unless it has
+            `normalise=False`.
         class_routing: The same for the class capsules alone. Default: `routing`.
         competition: Whether the parents of all positions compete for a child, or those of each position by themselves.
         pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper),
@@ -101,11 +104,11 @@ class MatrixCapsNet(RoutedModel):
         self.primary = PRIMARY_MATRIX_CAPS[rank](channels, primary, 16, *CONVS[1])
         kind: dict[str, Any] = {"competition": competition, "pose": pose}
         capsules = CAPS_CONVS[rank]
-        self.lower = capsules(primary, lower, *CONVS[2], routing=_router(routing, CONV_OPTIONS), **kind)
-        self.upper = capsules(lower, upper, *CONVS[3], routing=_router(routing, CONV_OPTIONS), **kind)
+        self.lower = capsules(primary, lower, *CONVS[2], routing=_router(routing), **kind)
+        self.upper = capsules(lower, upper, *CONVS[3], routing=_router(routing), **kind)
         places = [[coordinates * centre for centre in centres] for centres in self._centres()]
         centres = places if coordinates else None
-        last = _router(routing if class_routing is None else class_routing, CLASS_OPTIONS)
+        last = _router(routing if class_routing is None else class_routing, classes=True)
         self.head = ClassCaps(upper, num_classes, pose=pose, routing=last, centres=centres)
 
     def features(self, images: Tensor) -> Capsules:
@@ -124,10 +127,44 @@ class MatrixCapsNet(RoutedModel):
         return [tuple(receptive_centres(side, CONVS)) for side in self.image_shape[1:]]
 
 
-def _router(routing: RoutingSpec, options: Mapping[str, Any]) -> Router:
+def em_defaults(iters: int = ITERS, *, classes: bool = False) -> dict[str, Any]:
+    """Return the options of EM routing that the layers of a matrix network have by default.
+
+    Every E-step but the last one has a sharpness of 1/16: deterministic annealing (Ueda and Nakano 1998). Parents start
+    nearly equal, and noise would tear them apart before they have moved to their children. The inverse temperature of
+    the last iteration is that of two iterations for any number of them, and four times as large in the class layer,
+    whose activations start undecided.
+
+    Args:
+        iters: Number of routing iterations.
+        classes: Whether the layer is the class layer.
+
+    Returns:
+        The options by name.
+
+    Example:
+        >>> em_defaults(3)["sharpness"]
+        (0.0625, 1.0, 1.0)
+        >>> em_defaults(classes=True)
+        {'iters': 2, 'scale': 4.0, 'sharpness': (1.0, 1.0), 'beta_a_init': 'floor'}
+    """
+    two, last = (inverse_temps("paper", count)[-1] for count in (ITERS, iters))
+    # No E-step follows the last iteration.
+    sharpness = tuple(1.0 if iteration >= iters - 2 else FIRST_SHARPNESS for iteration in range(iters))
+    options = {"iters": iters, "scale": two / last, "sharpness": sharpness}
+    return {**options, "scale": CLASS_SCALE * two / last, "beta_a_init": "floor"} if classes else options
+
+
+def _router(routing: RoutingSpec, *, classes: bool = False) -> Router:
     """Make a router of a layer's own, with the layer's options where a name or a mapping of EM leaves them open."""
     spec = {"name": routing} if isinstance(routing, str) else routing
     if isinstance(spec, Mapping) and spec.get("name") == "em" and spec.get("normalise", True):
+        iters = spec.get("iters", ITERS)
+        # The router refuses what is no count.
+        count = iters if isinstance(iters, int) and iters > 0 else ITERS
+        options = em_defaults(count, classes=classes)
+        if "schedule" in spec:
+            options["scale"] = CLASS_SCALE if classes else 1.0
         spec = {**options, **spec}
     return copy.deepcopy(make_router(spec))
 
