@@ -55,8 +55,7 @@ class MatrixCapsNet(RoutedModel):
             `normalise=False`.
         class_routing: The same for the class capsules alone. Default: `routing`.
         competition: Whether the parents of all positions compete for a child, or those of each position by themselves.
-        pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper),
-            for which EM has no kernel.
+        pose: "matrix" for 4x4 poses; "vector" for 16 numbers that vote through 16x16 matrices (table 1 of the paper).
         coordinates: Factor on the position of a child, rows and columns from 0 to 1, that is added to its votes for
             classes (coordinate addition); 0 for none.
         color_jitter: Options of `nn.InstanceStandardize`: random `brightness` and `contrast` in training.
