@@ -29,7 +29,7 @@ def drawn(split: str, *, val: str = "random", viewpoint: str | None = None) -> I
 
 @pytest.fixture(autouse=True)
 def images(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = DatasetEntry("toys", "nobody", "none", drawn, SPLITS)
+    entry = DatasetEntry("toys", "drawn", "none", drawn, SPLITS)
     monkeypatch.setitem(DATASETS._items, "smallnorb", entry)
 
 
