@@ -23,12 +23,13 @@ export const panel = {
         "the prediction. Red and green show which strokes each capsule explains, by its [[reconstruction]]."
       );
     }
+    const classes = info.digits ? "that digit" : classList(info.classes);
+    const last = info.decoder
+      ? "The small image is the [[reconstruction]] from that capsule alone."
+      : "The longest capsule is the prediction.";
     return (
       `Draw ${subject}, or choose or drop an image: the [[length]] of each [[class capsule]] says how sure the ` +
-      `network is of ${info.digits ? "that digit" : classList(info.classes)}. ` +
-      (info.decoder
-        ? "The small image is the [[reconstruction]] from that capsule alone."
-        : "The longest capsule is the prediction.")
+      `network is of ${classes}. ${last}`
     );
   },
   mount: (root, app) => new DrawPanel(root, app),
