@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 
 from raising import raises_about
 from torchcaps.errors import ConfigError
@@ -16,7 +17,9 @@ def test_each_curve_has_its_points_and_its_name() -> None:
     assert before.get_label() == "before"
     assert np.asarray(lower.lines[0].get_ydata()).tolist() == [0.25, 0.75]
     # A mark of many images is larger.
-    small, large = upper.collections[0].get_sizes()
+    marks = upper.collections[0]
+    assert isinstance(marks, PathCollection)
+    small, large = marks.get_sizes()
     assert large > 2 * small
 
 
