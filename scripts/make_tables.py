@@ -39,6 +39,7 @@ from torchcaps.experiments import (
     with_direction,
     write_json,
 )
+from torchcaps.experiments.reproduction_table import current_rows
 from torchcaps.models import MODELS, create_model, list_models, list_pretrained, pretrained_card
 from torchcaps.ops import support_table
 
@@ -149,8 +150,9 @@ def recorded(folder: Path = ROOT / "results") -> dict[str, Any]:
 def finished(folder: Path) -> dict[str, list[NetworkRow]]:
     """Return the finished networks of each reproduction that has any."""
     files = {name: folder / f"reproduce-{name}.json" for name in list_reproductions()}
-    results = {name: read_json(ReproductionResult, file).rows for name, file in files.items() if file.exists()}
-    rows = {name: [row for row in each if row.finished] for name, each in results.items()}
+    results = {name: read_json(ReproductionResult, file) for name, file in files.items() if file.exists()}
+    current = {name: current_rows(load_reproduction(name), result) for name, result in results.items()}
+    rows = {name: [row for row in each if row.finished] for name, each in current.items()}
     return {name: each for name, each in rows.items() if each}
 
 
@@ -165,6 +167,7 @@ def recorded_network(network: NetworkRow) -> dict[str, Any]:
         "runs": len(network.finished),
         "parameters": network.parameters,
         "machine": format_machine(network.finished[0]),
+        **({"outdated": True} if network.outdated else {}),
     }
 
 

@@ -110,3 +110,20 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CNN" in out
     assert main(["claims", "afine"]) == 2
     assert "'affine'" in capsys.readouterr().err
+
+
+def test_numbers_of_an_earlier_recipe_say_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {
+        "a0": RecordedNetwork({"x": Statistic(90.0, None, 1)}, 1, 1, 1, ""),
+        "b0": RecordedNetwork({"x": Statistic(80.0, None, 1)}, 1, 1, 1, "", outdated=True),
+    }
+    monkeypatch.setattr("torchcaps.experiments.verdicts.load_recorded", lambda: {"made": made})
+    verdict = judge(claim((90, 80)))
+    assert verdict.numbers[0].outdated
+    assert verdict.summary.endswith(", earlier recipe")
+    assert verdict.to_json()["numbers"][0]["outdated"]
+    monkeypatch.setitem(LECTURE_CLAIMS, "made", verdict.claim)
+    assert main(["claims", "made"]) == 0
+    assert "earlier recipe: n" in capsys.readouterr().out

@@ -39,6 +39,9 @@ def _run(args: Namespace, out: Output) -> int:
     ]
     if rows:
         out.table(("comparison", "capsules", "control", "gain", "margin", "runs"), rows)
+    for each in verdict.numbers:
+        if each.outdated:
+            out.say(f"measured with an earlier recipe: {each.name}")
     for name in verdict.pending:
         out.say(f"not run yet, or not in full: torchcaps reproduce {name}")
     return 0

@@ -28,6 +28,7 @@ class RecordedNetwork:
         runs: Number of runs.
         parameters: Number of parameters, decoder included.
         machine: Cores and processor.
+        outdated: Whether the recipe has changed since the runs.
     """
 
     columns: dict[str, Statistic]
@@ -35,6 +36,7 @@ class RecordedNetwork:
     runs: int
     parameters: int
     machine: str
+    outdated: bool = False
 
 
 def load_recorded() -> dict[str, dict[str, RecordedNetwork]]:

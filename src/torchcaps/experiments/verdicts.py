@@ -33,6 +33,7 @@ class ComparedNumbers:
         gain: How much better the first is, in the same unit; negative if it is worse.
         margin: A gain above it is not chance of the test images (95 %).
         runs: Number of runs behind the smaller of both records.
+        outdated: Whether the recipe of one of them has changed since.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ComparedNumbers:
     gain: float
     margin: float
     runs: int
+    outdated: bool = False
 
     @property
     def is_met(self) -> bool:
@@ -87,6 +89,7 @@ class Verdict:
         """By how much, in one line."""
         return "; ".join(
             f"{each.name}: {each.first:.2f} against {each.second:.2f} ({each.gain:+.2f} ± {each.margin:.2f})"
+            + (", earlier recipe" if each.outdated else "")
             for each in self.numbers
         )
 
@@ -143,17 +146,18 @@ def judge_all() -> list[Verdict]:
 
 
 def _compare(comparison: Comparison) -> ComparedNumbers:
-    (first, spread, runs), (second, other, others) = map(_look_up, (comparison.first, comparison.second))
+    (first, spread, runs, old), (second, other, others, older) = map(_look_up, (comparison.first, comparison.second))
     margins = [spread, other]
     if comparison.images:
         shares = [value / 100 for value in (first, second)]
         margins += [100 * _Z * math.sqrt(share * (1 - share) / comparison.images) for share in shares]
     gain = second - first if comparison.lower else first - second
-    return ComparedNumbers(comparison.name, first, second, gain, math.hypot(*margins), min(runs, others))
+    margin = math.hypot(*margins)
+    return ComparedNumbers(comparison.name, first, second, gain, margin, min(runs, others), old or older)
 
 
-def _look_up(cell: Cell) -> tuple[float, float, int]:
-    """Return a recorded number, half of its interval (0 if there is none), and its number of runs.
+def _look_up(cell: Cell) -> tuple[float, float, int, bool]:
+    """Return a recorded number, half of its interval (0 if there is none), its number of runs, and whether it is old.
 
     The interval of a protocol is over its images, that of a reproduction over its seeds.
     """
@@ -163,11 +167,12 @@ def _look_up(cell: Cell) -> tuple[float, float, int]:
             row, _, column = cell.column.partition(" / ")
             rows = _protocols()[name][cell.label]
             found = next(values for title, values in rows.items() if title.startswith(row))[column]
-            return found["value"], (found["high"] - found["low"]) / 2, 1
-        found = load_recorded()[name][cell.label].columns[cell.column]
+            return found["value"], (found["high"] - found["low"]) / 2, 1, False
+        network = load_recorded()[name][cell.label]
+        found = network.columns[cell.column]
     except (KeyError, StopIteration):
         raise DataError(f"claims: expected a record of {' / '.join(cell)}, got none") from None
-    return found.mean, _seed_margin(found), found.count
+    return found.mean, _seed_margin(found), found.count, network.outdated
 
 
 def _seed_margin(found: Statistic) -> float:
