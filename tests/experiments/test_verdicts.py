@@ -124,6 +124,6 @@ def test_numbers_of_an_earlier_recipe_say_so(
     assert verdict.numbers[0].outdated
     assert verdict.summary.endswith(", earlier recipe")
     assert verdict.to_json()["numbers"][0]["outdated"]
-    monkeypatch.setitem(LECTURE_CLAIMS, "made", verdict.claim)
+    monkeypatch.setitem(LECTURE_CLAIMS._items, "made", verdict.claim)
     assert main(["claims", "made"]) == 0
     assert "earlier recipe: n" in capsys.readouterr().out
