@@ -1,8 +1,6 @@
 """Several interests of a user from a masked history, as MIND and ComiRec find them: K capsules, dynamic routing.
 
-A user likes a few of many topics, and has read some items of each. One vector per user must be near all of them at
-once; K interest capsules can each be near one. The item to recommend next belongs to one of the topics. The topics are
-known, because the histories are generated, so that the capsules can be compared with them.
+One vector per user must be near all topics that the user likes at once; K interest capsules can each be near one.
 """
 
 import torch
@@ -16,12 +14,10 @@ TOPICS, ITEMS, LIKED, READ, DIM, INTERESTS = 20, 100, 3, 12, 5, 4
 
 
 def histories(users: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return items [B, READ], which of them are there [B, READ], and the next item [B]; item i has topic i % TOPICS."""
-    liked = torch.rand(users, TOPICS).argsort(1)[:, :LIKED]  # [B, LIKED]
-    topics = liked.gather(1, torch.randint(LIKED, (users, READ + 1)))  # [B, READ + 1]
+    """Return items of liked topics [B, READ], which are there [B, READ], the next one [B]; i has topic i % TOPICS."""
+    topics = torch.rand(users, TOPICS).argsort(1)[:, :LIKED].gather(1, torch.randint(LIKED, (users, READ + 1)))
     items = topics + TOPICS * torch.randint(ITEMS // TOPICS, (users, READ + 1))  # [B, READ + 1]
-    mask = torch.arange(READ) < torch.randint(6, READ + 1, (users, 1))  # [B, READ]
-    return items[:, :-1], mask, items[:, -1]
+    return items[:, :-1], torch.arange(READ) < torch.randint(6, READ + 1, (users, 1)), items[:, -1]
 
 
 class Recommender(nn.Module):
@@ -41,8 +37,7 @@ class Recommender(nn.Module):
 
     def forward(self, history: Tensor, mask: Tensor) -> Tensor:
         """Return the score of every item, [B, ITEMS]: that of the interest that likes it most."""
-        items = F.normalize(self.items.weight, dim=-1)  # [ITEMS, DIM]
-        return self.scale * (self.users(history, mask) @ items.T).amax(dim=1)
+        return self.scale * (self.users(history, mask) @ F.normalize(self.items.weight, dim=-1).T).amax(dim=1)
 
 
 def train(capsules: bool, steps: int) -> float:
@@ -52,17 +47,14 @@ def train(capsules: bool, steps: int) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     for _ in range(steps):
         history, mask, following = histories(128)
-        loss = F.cross_entropy(model(history, mask), following)
         optimizer.zero_grad()
-        loss.backward()
+        F.cross_entropy(model(history, mask), following).backward()
         optimizer.step()
     history, mask, following = histories(2000)
-    found = model(history, mask).topk(10).indices == following.unsqueeze(1)  # [B, 10]
-    return found.any(1).float().mean().item()
+    return (model(history, mask).topk(10).indices == following.unsqueeze(1)).any(1).float().mean().item()
 
 
 if __name__ == "__main__":
     for capsules, name in ((False, "mean pooling"), (True, f"{INTERESTS} interest capsules")):
         print(f"{name}: the next item is among ten recommended ones for {100 * train(capsules, 400):.1f} % of users")
-    most = 10 / (LIKED * ITEMS // TOPICS)
-    print(f"by chance: {1000 / ITEMS:.1f} %; with the liked topics known: {100 * most:.1f} %")
+    print(f"by chance: {1000 / ITEMS:.1f} %; liked topics known: {1000 * TOPICS / LIKED / ITEMS:.1f} %")
