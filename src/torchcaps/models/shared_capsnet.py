@@ -26,6 +26,8 @@ DIM, CLASS_DIM = 8, 16
 VOLUME_STEM: tuple[Conv, ...] = ((16, 5, 2), (32, 3, 1))
 VOLUME_PRIMARY: Conv = (8, 3, 2)
 SIGNAL_PRIMARY: Conv = (16, 5, 2)
+# Scale of the coordinates beside votes of squashed poses, whose entries have a deviation of about 0.04.
+COORDINATES = 0.1
 # Signals of more samples than this are read with a larger stride.
 LONG = 128
 
@@ -34,8 +36,9 @@ class SharedCapsNet(RoutedModel):
     """Capsule network whose positions share the matrices of the votes, so that its size does not depend on the input's.
 
     Batch-normalised convolutions, primary capsules, and class capsules (`ClassCaps`) with coordinate addition: the
-    place of a capsule, from 0 to 1 along each axis, is added to the first entries of its votes. If the router reads
-    the activations of the children, the primary capsules compute them apart from the poses, as in `CapsNet`.
+    place of a capsule along each axis, from the centre of the input and scaled to the size of a vote, is added to the
+    first entries of its votes. If the router reads the activations of the children, the primary capsules compute them
+    apart from the poses, as in `CapsNet`.
 
     Args:
         image_shape: Channels and sides: (channels, length) of signals, (channels, depth, height, width) of volumes.
@@ -81,7 +84,10 @@ class SharedCapsNet(RoutedModel):
         if router.reads_activations:
             kind, self.default_loss = PRIMARY_MATRIX_CAPS[rank], "spread"
         self.primary = kind(stem[-1][0], types, dim=DIM, kernel_size=kernel, stride=stride)
-        centres = [receptive_centres(side, convs) for side in image_shape[1:]]
+        # Centred and as small as the other entries of a vote: a sum over hundreds of votes, as of dynamic routing, would
+        # otherwise be a sum of places, and all class capsules would begin at a length of nearly 1.
+        scale = 1.0 if router.reads_activations else COORDINATES
+        centres = [[scale * (at - 0.5) for at in receptive_centres(side, convs)] for side in image_shape[1:]]
         self.head = ClassCaps(types, num_classes, dims=(DIM, CLASS_DIM), pose="vector", routing=router, centres=centres)
         self.decoder = decoder
 
