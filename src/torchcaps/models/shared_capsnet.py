@@ -26,8 +26,8 @@ DIM, CLASS_DIM = 8, 16
 VOLUME_STEM: tuple[Conv, ...] = ((16, 5, 2), (32, 3, 1))
 VOLUME_PRIMARY: Conv = (8, 3, 2)
 SIGNAL_PRIMARY: Conv = (16, 5, 2)
-# Scale of the coordinates beside votes of squashed poses, whose entries have a deviation of about 0.04.
-COORDINATES = 0.1
+# Scale of the squashed poses, times classes / (positions * sqrt(types)), and of the coordinates beside their votes.
+GAIN, COORDINATES = 7.0, 0.15
 # Signals of more samples than this are read with a larger stride.
 LONG = 128
 
@@ -37,8 +37,9 @@ class SharedCapsNet(RoutedModel):
 
     Batch-normalised convolutions, primary capsules, and class capsules (`ClassCaps`) with coordinate addition: the
     place of a capsule along each axis, from the centre of the input and scaled to the size of a vote, is added to the
-    first entries of its votes. If the router reads the activations of the children, the primary capsules compute them
-    apart from the poses, as in `CapsNet`.
+    first entries of its votes. The poses of the primary capsules have a gain, so that class capsules begin with a
+    medium length for inputs of any size. If the router reads the activations of the children, the primary capsules
+    compute them apart from the poses, as in `CapsNet`.
 
     Args:
         image_shape: Channels and sides: (channels, length) of signals, (channels, depth, height, width) of volumes.
@@ -84,10 +85,14 @@ class SharedCapsNet(RoutedModel):
         if router.reads_activations:
             kind, self.default_loss = PRIMARY_MATRIX_CAPS[rank], "spread"
         self.primary = kind(stem[-1][0], types, dim=DIM, kernel_size=kernel, stride=stride)
-        # Centred and as small as the other entries of a vote: a sum over hundreds of votes, as of dynamic routing, would
-        # otherwise be a sum of places, and all class capsules would begin at a length of nearly 1.
-        scale = 1.0 if router.reads_activations else COORDINATES
-        centres = [[scale * (at - 0.5) for at in receptive_centres(side, convs)] for side in image_shape[1:]]
+        centres = [receptive_centres(side, convs) for side in image_shape[1:]]
+        # A sum over all positions, as of dynamic routing, has a length of about 1 at the start whatever their number.
+        # Means, and routings that count the children themselves, need no gain.
+        counts = router.reads_activations or router.contract.reads_poses
+        self.gain = 1.0 if counts else GAIN * num_classes / (math.prod(map(len, centres)) * math.sqrt(types))
+        # Centred and as small as the other entries of a vote: class capsules would otherwise be sums of places.
+        scale = 1.0 if counts else COORDINATES * self.gain
+        centres = [[scale * (at - 0.5) for at in each] for each in centres]
         self.head = ClassCaps(types, num_classes, dims=(DIM, CLASS_DIM), pose="vector", routing=router, centres=centres)
         self.decoder = decoder
 
@@ -97,7 +102,7 @@ class SharedCapsNet(RoutedModel):
         poses, activations = self.primary(self.stem(images))
         if isinstance(self.primary, PrimaryMatrixCaps):
             poses = math.sqrt(DIM) * F.normalize(poses, dim=-1)  # [B, T, I, 8]
-        return Capsules(poses, activations)
+        return Capsules(self.gain * poses, activations)
 
 
 def conv_layers(image_shape: ImageShape, convs: tuple[Conv, ...]) -> list[nn.Module]:
