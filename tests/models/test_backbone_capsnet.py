@@ -90,9 +90,9 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     file.write_bytes(b"nothing")
     with raises_about(CheckpointError, "weights:", file):
         create()
-    state = make_backbone("resnet8", (1, 32, 32)).state_dict()
+    state = make_backbone("resnet8_thin", (3, 32, 32)).state_dict()
     save_file(state, file)
-    with raises_about(CheckpointError, "weights:", "stem.0.weight", "got (32, 1, 3, 3)"):
+    with raises_about(CheckpointError, "weights:", "stem.0.weight", "got (16, 3, 3, 3)"):
         create()
     save_file({key: tensor for key, tensor in state.items() if not key.startswith("stem")}, file)
     with raises_about(CheckpointError, "weights:", "'stem.0.weight'", "without it"):

@@ -16,7 +16,6 @@ from torchcaps._registry import Registry
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
 from torchcaps.models._base import ImageShape
 from torchcaps.models._layers import ResidualBlock, channels_last
-from torchcaps.nn import InstanceStandardize
 
 TIMM = "timm:"
 
@@ -39,8 +38,9 @@ BACKBONES.add("resnet18", Layout((64, 128, 256, 512), (2, 2, 2, 2)))
 class ResNet(nn.Module):
     """Residual network without a head (He et al. 2016), with a stem for the size of the images.
 
-    Each image is standardised. The stem is a 3x3 convolution for images of less than 48 pixels, a 3x3 convolution with
-    stride 2 for less than 96, and a 7x7 convolution with stride 2 and pooling for larger ones.
+    Colours are standardised over the training images, by running statistics: how bright an image is, and how strong its
+    contrast, may tell its class. The stem is a 3x3 convolution for images of less than 48 pixels, a 3x3 convolution
+    with stride 2 for less than 96, and a 7x7 convolution with stride 2 and pooling for larger ones.
 
     Args:
         image_shape: Channels, height and width of the images.
@@ -62,7 +62,7 @@ class ResNet(nn.Module):
         super().__init__()
         channels, side = image_shape[0], min(image_shape[1:])
         width = layout.widths[0]
-        self.standardize = InstanceStandardize()
+        self.standardize = nn.BatchNorm2d(channels, affine=False)
         kernel, stride = (3, 1) if side < 48 else (3, 2) if side < 96 else (7, 2)
         conv = nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2, bias=False)
         self.stem = nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU())
