@@ -75,6 +75,13 @@ def test_sixteen_bits(tmp_path):
     assert read_image(tmp_path / "deep.png", (1, 1, 3)).flatten().tolist() == [0, 100, 255]
 
 
+@pytest.mark.parametrize(("mode", "suffix"), [("CMYK", "jpg"), ("CMYK", "tif"), ("LAB", "tif")])
+def test_other_colour_spaces(tmp_path, mode, suffix):
+    Image.new("RGB", (16, 16), (200, 100, 50)).convert(mode).save(tmp_path / f"image.{suffix}")
+    image = read_image(tmp_path / f"image.{suffix}", (3, 16, 16))
+    assert (image.float() - torch.tensor([200.0, 100.0, 50.0]).view(3, 1, 1)).abs().max() <= 6
+
+
 def test_one_bit(tmp_path):
     save(tmp_path / "bits.png", np.array([[0, 255]], np.uint8), "1")
     assert read_image(tmp_path / "bits.png", (1, 1, 2)).flatten().tolist() == [0, 255]
