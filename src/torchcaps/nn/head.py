@@ -96,15 +96,17 @@ class FeatureCaps(nn.Module):
         """
         tokens = self.norm(self._tokens(features))  # [B, N, C]
         check_mask(mask, tokens)
-        poses = self.poses(tokens).unflatten(-1, (self.caps, self.dim))  # [B, N, caps, dim]
-        logits = None if self.activations is None else self.activations(tokens)  # [B, N, caps]
         if self.attention is not None:
             weights = self.attention(tokens)  # [B, N, caps]
             if mask is not None:
                 weights = weights.masked_fill(~mask.unsqueeze(-1), -torch.inf)
-            weights = weights.softmax(dim=1)  # [B, N, caps]
-            poses = torch.einsum("bnk,bnkd->bkd", weights, poses)  # [B, caps, dim]
-            logits = None if logits is None else (weights * logits).sum(dim=1)  # [B, caps]
+            # The mean of projections is the projection of the mean, which needs no poses of the positions.
+            tokens = torch.einsum("bnk,bnc->bkc", weights.softmax(dim=1), tokens)  # [B, caps, C]
+            poses = self._of_types(self.poses, tokens)  # [B, caps, dim]
+            logits = None if self.activations is None else self._of_types(self.activations, tokens).squeeze(-1)
+        else:
+            poses = self.poses(tokens).unflatten(-1, (self.caps, self.dim))  # [B, N, caps, dim]
+            logits = None if self.activations is None else self.activations(tokens)  # [B, N, caps]
         present = self._present(poses, mask)  # [B, caps] or [B, N, caps]
         if logits is None:
             poses = squash(poses)
@@ -119,6 +121,11 @@ class FeatureCaps(nn.Module):
                 return Capsules(poses.unflatten(1, places), activations.unflatten(1, places))
             return Capsules(poses.flatten(1, 2), activations.flatten(1, 2))
         return Capsules(poses, activations)
+
+    def _of_types(self, linear: nn.Linear, pooled: Tensor) -> Tensor:
+        """Return the entries of a linear map that belong to each type, [B, caps, d], of its own features [B, caps, C]."""
+        weight, bias = (each.unflatten(0, (self.caps, -1)) for each in (linear.weight, linear.bias))
+        return torch.einsum("bkc,kdc->bkd", pooled, weight) + bias  # [B, caps, d]
 
     def _tokens(self, features: Tensor) -> Tensor:
         """Return features as tokens [B, N, C]; maps position by position, a vector as one token."""
