@@ -58,7 +58,8 @@ def step(name: str, point: Point) -> Tasks:
 def decoded(point: Point) -> Tasks:
     """Read a batch of JPEG files from disk and augment it, in the process that asks for it."""
     folder = Path(tempfile.mkdtemp())
-    write_photographs(folder, 2 * point["batch"], point["side"])
+    # Each of two classes needs an image for every split.
+    write_photographs(folder, max(8, 2 * point["batch"]), point["side"])
     data = load_data("folder", "train", path=folder, image_size=point["side"], memory_mb=0)
     batches = BatchLoader(data, point["batch"], shuffle=True, augment=AUGMENT)
     endless = itertools.chain.from_iterable(itertools.repeat(batches))
