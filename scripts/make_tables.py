@@ -49,6 +49,7 @@ OTHERS = (
     "compare-",
     "images-",
     "signals-",
+    "tokens-",
     "reproduce-",
     "chaos",
     "security",
@@ -58,6 +59,8 @@ OTHERS = (
     "precision",
     "protocol-",
 )
+# Table of the docs that a comparison on a data set belongs to; others have a section and a figure.
+KINDS = {"folder": "images", "arrays": "signals", "trec": "tokens", "sst2": "tokens"}
 HEAD = (
     "| recipe | model | parameters | epochs | test accuracy | runs | minutes | machine |",
     "|---|---|---|---|---|---|---|---|",
@@ -269,16 +272,22 @@ def comparison(folder: Path = ROOT / "results") -> str:
 
 def image_sets(folder: Path = ROOT / "results") -> str:
     """Return the folders of real images in Markdown: each head with accuracy and F1."""
-    return controlled("images", "backbone_linear", "linear", folder) or "No folder of images is recorded yet."
+    return controlled("images", {"backbone_linear": "linear"}, folder) or "No folder of images is recorded yet."
 
 
 def signal_sets(folder: Path = ROOT / "results") -> str:
     """Return the files of real signals in Markdown: capsules and control with accuracy and F1."""
-    return controlled("signals", "cnn_1d", "`cnn_1d`", folder) or "No file of signals is recorded yet."
+    return controlled("signals", {"cnn_1d": "`cnn_1d`"}, folder) or "No file of signals is recorded yet."
 
 
-def controlled(kind: str, control: str, name: str, folder: Path) -> str:
-    """Return comparisons with a control in Markdown; empty if none is recorded."""
+def token_sets(folder: Path = ROOT / "results") -> str:
+    """Return the sets of sentences in Markdown: capsules and pooled tokens with accuracy and F1."""
+    controls = {"token_mean": "mean", "token_attention": "attention"}
+    return controlled("tokens", controls, folder) or "No set of sentences is recorded yet."
+
+
+def controlled(kind: str, controls: Mapping[str, str], folder: Path) -> str:
+    """Return comparisons with controls, by model, in Markdown; empty if none is recorded."""
     lines = [
         f"| {kind} | head | parameters | accuracy % | F1 (macro) % | F1 of each run, 95 % interval |",
         "|---|---|---:|---:|---:|---|",
@@ -286,7 +295,7 @@ def controlled(kind: str, control: str, name: str, folder: Path) -> str:
     for file in sorted(folder.glob(f"{kind}-*.json")):
         result = read_json(Comparison, file)
         for row in result.rows:
-            head = name if row.router == control else f"capsules, `{row.router}`"
+            head = controls.get(row.router, f"capsules, `{row.router}`")
             cells = [
                 result.name,
                 head,
@@ -332,13 +341,13 @@ def record_comparison(source: Path, folder: Path, figures: Path) -> Path:
     result = read_json(Comparison, source)
     if result.status != "finished":
         raise ValueError(f"{source}: expected a finished comparison, got status '{result.status}'")
-    if result.recipe["data"]["name"] in ("folder", "arrays"):
-        # The folder lies somewhere on the machine that trained.
-        data = result.recipe["data"]
-        options = {**data["options"], "path": Path(data["options"]["path"]).name}
-        result = replace(result, recipe={**result.recipe, "data": {**data, "options": options}})
-        kind = "signals" if data["name"] == "arrays" else "images"
-        file = folder / f"{kind}-{result.name}.json"
+    data = result.recipe["data"]
+    if data["name"] in KINDS:
+        if "path" in data["options"]:
+            # The folder lies somewhere on the machine that trained.
+            options = {**data["options"], "path": Path(data["options"]["path"]).name}
+            result = replace(result, recipe={**result.recipe, "data": {**data, "options": options}})
+        file = folder / f"{KINDS[data['name']]}-{result.name}.json"
         write_json(file, result)
         return file
     file = folder / f"compare-{result.name}.json"
@@ -664,6 +673,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/own_images.md": {"images": image_sets},
     "docs/kernels.md": {"support": support, "roofline": roofline, "compiled": compiled},
     "docs/signals.md": {"signals": signal_sets},
+    "docs/tokens.md": {"tokens": token_sets},
     "docs/models.md": {"models": models, "shipped weights": shipped},
     "docs/reproductions.md": {"reproductions": reproductions},
     "docs/export.md": {"export speed": exported_speed, "int8": exported_int8},

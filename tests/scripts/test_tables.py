@@ -116,6 +116,21 @@ def test_recorded_folder_of_images(tmp_path):
     ]
 
 
+def test_recorded_sentences(tmp_path):
+    tables = script("make_tables")
+    plain = comparison("finished")
+    metrics = RouterMetrics(0.9, 0.8, 1.0, 60.0, 1234, f1_macro=0.875, f1_interval=[0.75, 0.9375])
+    rows = [summarize_router(name, {}, [RouterRun(0, "finished", metrics)]) for name in ("heinsen", "token_mean")]
+    recipe = {**plain.recipe, "data": {"name": "trec", "options": {"length": 20}}}
+    write_json(tmp_path / "compare.json", replace(plain, recipe=recipe, rows=rows))
+    (file,) = tables.record(tmp_path, tmp_path, tmp_path)
+    assert file.name == "tokens-tiny.json"
+    assert tables.token_sets(tmp_path).splitlines()[2:] == [
+        "| tiny | capsules, `heinsen` | 1,234 | 90.0 | 87.5 | 87.5 (75.0 to 93.8) |",
+        "| tiny | mean | 1,234 | 90.0 | 87.5 | 87.5 (75.0 to 93.8) |",
+    ]
+
+
 def test_results_contain_runs_only(tmp_path):
     write_json(tmp_path / "compare-tiny.json", comparison("finished"))
     write_json(tmp_path / "reproduce-vote_plane.json", reproduction())
