@@ -123,7 +123,7 @@ class FeatureCaps(nn.Module):
         return Capsules(poses, activations)
 
     def _of_types(self, linear: nn.Linear, pooled: Tensor) -> Tensor:
-        """Return the entries of a linear map that belong to each type, [B, caps, d], of its own features [B, caps, C]."""
+        """Return the outputs of a linear map that belong to each type, [B, caps, d], for its features [B, caps, C]."""
         weight, bias = (each.unflatten(0, (self.caps, -1)) for each in (linear.weight, linear.bias))
         return torch.einsum("bkc,kdc->bkd", pooled, weight) + bias  # [B, caps, d]
 
