@@ -216,8 +216,20 @@ def claims() -> str:
     left = [f"`torchcaps reproduce {name}`" for verdict in judge_all() for name in verdict.pending]
     if left:
         lines += ["", f"Not run yet, or not in full, and not part of a verdict: {', '.join(dict.fromkeys(left))}."]
-    shown = [verdict.claim for verdict in judge_all() if verdict.claim.figure and verdict.numbers]
-    return "\n".join([*lines, *(f"\n![{claim.statement}](images/{claim.figure})" for claim in shown)])
+    for claim in (verdict.claim for verdict in judge_all() if verdict.numbers):
+        lines += ["", f"**{claim.statement}**", "", f"![Gains over the control](images/claims-{claim.name}.svg)"]
+        lines += ["", f"![{claim.statement}](images/{claim.figure})"] if claim.figure else []
+    return "\n".join(lines)
+
+
+def draw_claims(figures: Path = ROOT / "docs" / "images") -> list[Path]:
+    """Draw the gains of each claim that was measured over its controls, and return the paths."""
+    files = []
+    for verdict in judge_all():
+        if verdict.numbers:
+            files.append(figures / f"claims-{verdict.claim.name}.svg")
+            save_svg(viz.gains(verdict.to_json()["numbers"]), files[-1])
+    return files
 
 
 def measured(protocol: str) -> str:
@@ -358,12 +370,15 @@ def record_comparison(source: Path, folder: Path, figures: Path) -> Path:
 
 def draw_comparison(file: Path, figures: Path = ROOT / "docs" / "images") -> Path:
     """Draw the figure of a recorded comparison and return its path."""
-    # Without a date and with fixed identifiers, equal results give equal files.
-    with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
-        rows = asdict(read_json(Comparison, file))["rows"]
-        figure = figures / f"{file.stem}.svg"
-        viz.comparison(rows).savefig(figure, metadata={"Date": None})
+    figure = figures / f"{file.stem}.svg"
+    save_svg(viz.comparison(asdict(read_json(Comparison, file))["rows"]), figure)
     return figure
+
+
+def save_svg(figure: viz.Figure, file: Path) -> None:
+    """Save a figure; without a date and with fixed identifiers, equal results give equal files."""
+    with matplotlib.rc_context({"svg.hashsalt": "torchcaps"}):
+        figure.savefig(file, metadata={"Date": None})
 
 
 def record_reproduction(source: Path, folder: Path, figures: Path) -> Path:
@@ -704,5 +719,6 @@ if __name__ == "__main__":
         draw_comparison(file)
     write_recorded()
     write_recorded_protocols()
+    draw_claims()
     for page in PAGES:
         (ROOT / page).write_text(update((ROOT / page).read_text(), page))

@@ -53,7 +53,7 @@ class LectureClaim:
         recipe: The command that trains the networks.
         control: What the capsules are compared with.
         comparisons: The comparisons; none if it has not been measured.
-        figure: A figure in the docs, if there is one.
+        figure: A picture of the docs beside the figure of the gains, if there is one.
         caveat: What the comparison does not show.
         further: Reproductions of the claim without a comparison, such as the same test at another budget.
     """

@@ -80,7 +80,6 @@ add_claim(
             for data, title in (("mnist", "MNIST"), ("fashion", "Fashion-MNIST"), ("cifar", "CIFAR-10"))
             for count in (10, 20, 50, 100, 500, 4900 if data == "cifar" else 5000)
         ),
-        figure="claims-data_efficiency.svg",
         caveat="One small budget for all numbers of images.",
     )
 )

@@ -8,6 +8,7 @@ from torchcaps.viz.coupling import coupling
 from torchcaps.viz.curves import curves
 from torchcaps.viz.diagnostics import diagnostics
 from torchcaps.viz.errors import errors
+from torchcaps.viz.gains import gains
 from torchcaps.viz.image_grid import image_grid
 from torchcaps.viz.image_rows import image_rows
 from torchcaps.viz.inline_svg import inline_svg
@@ -37,6 +38,7 @@ __all__ = [
     "diagnostics",
     "errors",
     "explanation",
+    "gains",
     "image_grid",
     "image_rows",
     "inline_svg",
