@@ -154,7 +154,9 @@ def test_empty_drawing_has_no_prediction(page: Any) -> None:
     assert page.locator(".summary figure:visible").count() == 1
     stroke(page, *SEVEN)
     page.wait_for_selector(".class.first")
-    assert page.locator(".summary figure:visible").count() == 2
+    # What the network sees, its reconstruction, and the pixels that the prediction rests on.
+    page.wait_for_function("() => document.querySelectorAll('.summary figure:not([hidden])').length === 3")
+    assert page.locator(".summary figure:visible").count() == 3
 
 
 def test_phone_shows_controls_beside_results(page: Any) -> None:

@@ -58,11 +58,14 @@ def test_reconstructions(draw: Draw, runs: Runs) -> None:
     label, predicted = evaluation.labels, evaluation.predictions
     wrong = (~evaluation.correct).nonzero().flatten()[0]
     # A wrong image is decoded from its prediction and from its label.
-    triples = [f"({label[wrong]}, {predicted[wrong]}, {target[wrong]})" for target in (predicted, label)]
-    texts = texts_of(figure)
-    assert triples == texts[8:10]
-    colours = [text.get_color() == WARM for axes in figure.axes for text in axes.texts]
-    assert colours == [text[1] != text[4] for text in texts]
+    triples = [f"{label[wrong]}\n{predicted[wrong]}\n{target[wrong]}" for target in (predicted, label)]
+    key = "label\nprediction\ndecoded class"
+    assert texts_of(figure).count(key) == len(figure.axes)
+    texts = [text for axes in figure.axes for text in axes.texts if text.get_text() != key]
+    assert [text.get_text() for text in texts[8:10]] == triples
+    for text in texts:
+        shown, chosen, _ = text.get_text().split("\n")
+        assert (text.get_color() == WARM) == (shown != chosen)
 
 
 def test_reconstructions_of_pairs(draw: Draw) -> None:

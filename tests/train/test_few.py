@@ -37,9 +37,10 @@ def test_run_is_trained_on_few_images(tmp_path):
         "data.epoch_size=40",
         "data.batch_size=20",
         "model.name=cnn_small",
+        "model.options={}",
     ]
     run = fit(load_recipe("digits", changes), tmp_path / "run")
     assert run.record["images"] == {"train": 20, "val": 500, "test": 1000}
     found = Run.open(run.path).load_data("train")
     assert found.labels.bincount().tolist() == [2] * 10
-    assert find_lr(run.recipe, steps=12).lr > 0
+    assert find_lr(run.recipe, steps=30).lr > 0

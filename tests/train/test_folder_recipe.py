@@ -157,6 +157,11 @@ def test_find_lr(recipe) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_find_lr_needs_steps(recipe) -> None:
+    with raises_about(ConfigError, "steps", "got 12"):
+        find_lr(recipe(), steps=12)
+
+
 def test_another_recipe_gets_enough_steps_for_few_images(photos: Path) -> None:
     chosen = choose_recipe(photos, base="mnist")
     plain = load_recipe("mnist")

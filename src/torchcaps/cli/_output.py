@@ -24,8 +24,8 @@ class Output:
         self._console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
         self._errors = Console(file=sys.stderr)
         if not self._console.is_terminal:
-            # A pipe has no width.
-            self._console.width = 160
+            # A pipe has no width: a row of a table stays on one line, where other programs find it.
+            self._console.width = 1000
 
     def say(self, text: str = "", style: str | None = None) -> None:
         """Print a line without wrapping it, so that a path can be copied."""

@@ -77,7 +77,7 @@ DATASETS.add(
     DatasetEntry(
         description="film reviews, negative or positive: 6,920 train, 872 val, 1,821 test, 56 words of 100",
         source="Richard Socher and others 2013: Recursive Deep Models for Semantic Compositionality; GloVe: Pennington",
-        licence="none stated, research only; GloVe: PDDL 1.0",
+        licence="research only; GloVe: PDDL 1.0",
         load=load_sst2,
         sources=(SOURCE, GLOVE),
     ),

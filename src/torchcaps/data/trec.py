@@ -88,7 +88,7 @@ DATASETS.add(
     DatasetEntry(
         description="questions by the kind of their answer: 4,952 train, 500 val, 500 test, 40 words of 100",
         source="Xin Li, Dan Roth 2002: Learning Question Classifiers; GloVe: Pennington, Socher, Manning 2014",
-        licence="none stated, research only; GloVe: PDDL 1.0",
+        licence="research only; GloVe: PDDL 1.0",
         load=load_trec,
         sources=(SOURCE, GLOVE),
     ),

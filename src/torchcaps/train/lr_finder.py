@@ -17,6 +17,8 @@ from torchcaps.train.few import few_per_class
 from torchcaps.train.module import CapsModule, make_model, with_class_weights
 from torchcaps.train.recipe import Recipe
 
+MIN_STEPS = 20
+
 
 @dataclass(frozen=True)
 class FoundRate:
@@ -39,7 +41,7 @@ def find_lr(recipe: Recipe, *, steps: int = 100, lowest: float = 1e-6, highest: 
 
     Args:
         recipe: The recipe.
-        steps: Number of steps of the trial.
+        steps: Number of steps of the trial, at least 20: the first ten do not count.
         lowest: First learning rate.
         highest: Last learning rate; the trial ends earlier if the loss explodes.
 
@@ -47,12 +49,14 @@ def find_lr(recipe: Recipe, *, steps: int = 100, lowest: float = 1e-6, highest: 
         The learning rate and the trial.
 
     Raises:
-        ConfigError: If the loss never falls, so that there is no such learning rate.
+        ConfigError: If there are fewer than 20 steps, or the loss never falls, so that there is no such learning rate.
 
     Example:
         >>> from torchcaps.train import load_recipe
         >>> find_lr(load_recipe("digits")).lr  # doctest: +SKIP
     """
+    if steps < MIN_STEPS:
+        raise ConfigError(f"steps: expected at least {MIN_STEPS}, got {steps} (the first ten do not count)")
     data = few_per_class(load_data(recipe.data.name, "train", **recipe.data.options), "train", recipe)
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, data)
