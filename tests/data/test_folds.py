@@ -109,6 +109,66 @@ def test_groups_of_a_data_set():
         load_data("folds", "test", groups="patient", **options)
 
 
+@pytest.fixture
+def signals(tmp_path: Path) -> tuple[Path, np.ndarray]:
+    """Sixty signals of two classes by twelve people, without test samples, and a table of whose each is."""
+    whose = np.arange(60) // 5
+    values = np.random.default_rng(0).normal(3.0, 2.0, (60, 2, 16)).astype(np.float32)
+    np.savez(tmp_path / "signals.npz", x=values, y=whose % 2)
+    (tmp_path / "people.csv").write_text("\n".join(["row,person", *(f"{row},p{whose[row]}" for row in range(60))]))
+    return tmp_path / "signals.npz", values
+
+
+def test_folds_of_arrays_have_all_samples_and_no_person_twice(signals):
+    path, values = signals
+    options = {"source": "arrays", "folds": 3, "options": {"path": str(path)}}
+    groups, tested = f"{path.with_name('people.csv')}:person", []
+    for fold in (1, 2, 3):
+        people = {}
+        rest = load_data("folds", "train+val", fold=fold, groups=groups, **options)
+        # Signals are standardised with what is not tested.
+        assert rest.images.mean(dim=(0, 2)) == pytest.approx(np.zeros(2), abs=1e-5)
+        assert rest.images.std(dim=(0, 2), unbiased=False) == pytest.approx(np.ones(2), abs=1e-5)
+        for split in ("train", "val", "test"):
+            data = load_data("folds", split, fold=fold, groups=groups, **options)
+            # Standardising keeps the differences of a signal up to one factor per channel.
+            slopes = data.images.diff(dim=2)[:, 0]
+            known = torch.from_numpy(np.diff(values, axis=2)[:, 0])
+            alike = torch.nn.functional.normalize(slopes, dim=1) @ torch.nn.functional.normalize(known, dim=1).T
+            rows = alike.argmax(dim=1)
+            people[split] = set((rows // 5).tolist())
+            tested += rows.tolist() if split == "test" else []
+            assert torch.equal(data.labels, rows // 5 % 2)
+        assert len(people["train"] | people["val"] | people["test"]) == sum(map(len, people.values())) == 12
+    assert sorted(tested) == list(range(60))
+
+
+def test_test_samples_of_arrays_stay_apart(tmp_path):
+    values, labels = np.random.default_rng(0).normal(size=(40, 1, 8)).astype(np.float32), np.arange(40) % 2
+    np.savez(tmp_path / "a.npz", x_train=values[:30], y_train=labels[:30], x_test=values[30:], y_test=labels[30:])
+    options = {"source": "arrays", "folds": 3, "options": {"path": str(tmp_path / "a.npz")}}
+    assert sum(len(load_data("folds", "test", fold=fold, **options)) for fold in (1, 2, 3)) == 30
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "error", "about"),
+    [
+        (["p1"] * 59, "people.csv:person", DataError, ("60", "59")),
+        (["p1"] * 7 + [""] + ["p2"] * 52, "people.csv:person", DataError, ("person", "row 8")),
+        (["p1"] * 60, "people.csv:patient", ConfigError, ("groups", "patient")),
+        (["p1"] * 60, "folder", ConfigError, ("groups", "folder")),
+    ],
+)
+def test_wrong_groups_of_arrays(signals, rows, groups, error, about):
+    path, _ = signals
+    path.with_name("people.csv").write_text(
+        "\n".join(["row,person", *(f"{row},{name}" for row, name in enumerate(rows))])
+    )
+    groups = f"{path.parent}/{groups}" if ":" in groups else groups
+    with raises_about(error, *about):
+        load_data("folds", "test", source="arrays", fold=1, folds=3, groups=groups, options={"path": str(path)})
+
+
 def test_class_with_fewer_images_than_folds(patients):
     with raises_about(ConfigError, "folds", "cat", 15, 16):
         load_data("folds", "test", source="folder", fold=1, folds=16, options={"path": str(patients)})

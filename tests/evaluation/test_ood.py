@@ -5,7 +5,7 @@ import torch
 
 from raising import raises_about
 from torchcaps.data import ImageDataset, InMemoryDataset
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, DataError
 from torchcaps.evaluation import PROTOCOLS, by_novelty, detection, novelty_of_data
 from torchcaps.models import ImageModel, create_model
 
@@ -31,6 +31,28 @@ def test_reconstruction_recognises_noise(digits: ImageDataset, noise: ImageDatas
     trained = create_model("capsnet_small", pretrained="mnist_dynamic")
     rows = {row.name: row.accuracies for row in by_novelty(trained, digits, [noise]).rows}
     assert rows["noise, reconstruction"] == (1.0, 0.0)
+
+
+def test_data_of_the_same_classes_are_not_new(
+    cnn: ImageModel, digits: ImageDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"mnist": digits.class_names, "kmnist": tuple("abcdefghij")}
+
+    def load(name: str, split: str) -> ImageDataset:
+        if name not in named:
+            raise DataError(f"{name}: expected files, got none")
+        return InMemoryDataset(name, split, digits.batch(range(8)).images, digits.labels[:8], named[name], "tests")
+
+    class OneRun:
+        def load_model(self) -> ImageModel:
+            return cnn
+
+        def load_data(self, split: str) -> ImageDataset:
+            return digits.renamed("mnist, fold 1 of 5", split)
+
+    monkeypatch.setattr("torchcaps.evaluation.ood.load_data", load)
+    rows = PROTOCOLS["ood"](OneRun(), lambda done, total: None).rows
+    assert [row.name for row in rows] == ["kmnist, activation", "kmnist, energy"]
 
 
 def test_no_other_data_are_refused(model: ImageModel, digits: ImageDataset) -> None:

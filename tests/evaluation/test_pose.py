@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
-from torch import Tensor
+from torch import Tensor, nn
 
 from raising import raises_about
 from torchcaps import create_model
@@ -153,6 +153,33 @@ def test_features_of_a_cnn_give_its_scores(name: str, options: dict[str, Any], d
         scores = linear(found["features before the scores"].float())
     expected = scores.gather(1, digits.labels[:6, None])
     assert torch.allclose(expected.double(), found["score of the class"], atol=1e-5)
+
+
+def test_class_without_images_is_named(model: ImageModel) -> None:
+    digits = load_data("digits", "test")
+    labels = digits.labels[:120].tolist()
+    # No image of a 7, one of a 3.
+    few = [place for place, label in enumerate(labels) if label not in (3, 7)] + [labels.index(3)]
+    kept = digits.subset(few)
+    result = by_pose(model, kept)
+    assert result.notes == ("Not measured, with fewer than two test images to fit on or to score: 3, 7.",)
+    assert result.to_json()["notes"] == list(result.notes)
+    scored = sum(int((kept.labels == label).sum()) // 2 for label in range(10) if label not in (3, 7))
+    assert {row.count for row in result.rows} == {scored}
+
+
+def test_dead_class_gives_no_nan(digits: ImageDataset) -> None:
+    network = create_model("cnn_small")
+    last = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
+    for parameter in last.parameters():
+        nn.init.zeros_(parameter)
+    result = by_pose(network, digits)
+    assert [list(curve.lines) for curve in result.curves] == [["change of the features"]] * 3
+    assert "score, relative" in result.notes[-1]
+    json.dumps(result.to_json(), allow_nan=False)
+    nn.init.constant_(last.weight, torch.nan)
+    with raises_about(ConfigError, "model", "NaN", digits.name):
+        by_pose(network, digits)
 
 
 def test_too_few_images(digits: ImageDataset) -> None:

@@ -86,6 +86,12 @@ def test_thresholds_reject_bad_input() -> None:
             Rejection.fit({"activation": scores})
 
 
+def test_detection_gives_no_nan() -> None:
+    for known, new in (([0.1, torch.nan], [0.3]), ([0.1], [torch.inf]), ([], [0.3])):
+        with raises_about(ConfigError, "scores", f"got {len(known)} and {len(new)}"):
+            detection(torch.tensor(known), torch.tensor(new))
+
+
 def test_detection_is_that_of_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     known = torch.randn(300, generator=generator, dtype=torch.float64)

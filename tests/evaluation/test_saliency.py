@@ -127,6 +127,14 @@ def test_routing_is_more_faithful_than_random_on_digits() -> None:
     assert rows["routing"][1] > rows["random"][1] + 0.1
 
 
+def test_network_without_finite_values_gives_no_table() -> None:
+    broken = create_model("cnn_small")
+    for parameter in broken.parameters():
+        torch.nn.init.constant_(parameter, torch.nan)
+    with raises_about(ConfigError, "model", "NaN", "digits"):
+        by_deletion(broken, load_data("digits", "test").subset(range(3)), methods=["random"])
+
+
 def test_methods_of_a_network_without_routing() -> None:
     data = load_data("digits", "test").subset(range(3))
     result = by_deletion(create_model("cnn_small"), data)

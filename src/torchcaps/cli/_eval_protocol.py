@@ -83,6 +83,8 @@ def _print(results: Sequence[tuple[str, ProtocolResult]], out: Output) -> None:
         for curve in result.curves:
             lines = [(name, *(f"{value:.2f}" for value in line)) for name, line in curve.lines.items()]
             out.table((f"{label}{curve.name}, {curve.axis}", *(f"{at:g}" for at in curve.at)), lines)
+        for note in result.notes:
+            out.say(f"{label}{note}")
 
 
 def _cells(row: ProtocolRow, is_share: bool) -> list[str]:

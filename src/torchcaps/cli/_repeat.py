@@ -32,8 +32,8 @@ def add_repeats(parser: ArgumentParser) -> None:
         "--groups",
         metavar="WHAT",
         help="with --folds: keep images of one group in one fold. `folder`: the sub-folder of the class (as in "
-        "class/patient/image.png); FILE.csv:COLUMN: a table with a row per file; or a value of the data set, such as "
-        "instance of smallnorb",
+        "class/patient/image.png); FILE.csv:COLUMN: a table with a row per file, or per sample of `arrays`; or a value "
+        "of the data set, such as instance of smallnorb",
     )
     add_submit(parser)
 
@@ -102,6 +102,8 @@ def _finish(result: Repetition, folder: Path, out: Output, *, report: bool) -> i
     recipe = result.recipe
     out.say(f"{recipe['model']['name']} on {recipe['data']['name']}; runs: {len(result.runs)}", style="bold")
     for header, *rows in (run_lines(result), repeat_lines(result)):
-        out.table(header, rows)
+        # Without a finished run there are no metrics.
+        if rows:
+            out.table(header, rows)
     out.facts({"table": folder / RESULT, **({} if page is None else {"report": page}), "runs": folder})
     return exit_code(run.status for run in result.runs)

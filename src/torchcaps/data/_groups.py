@@ -1,4 +1,4 @@
-"""The group of each image file: its sub-folder, or a column of a table."""
+"""The group of each image file or sample: its sub-folder, or a column of a table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,40 @@ def _sub_folder(file: Path, root: Path, class_names: Sequence[str]) -> str:
     return parts[place + 1]
 
 
+def groups_of_rows(groups: str, count: int) -> list[str]:
+    """Return the group of each sample of a file of arrays, from a table with a row per sample.
+
+    Args:
+        groups: `FILE.csv:COLUMN`.
+        count: Number of samples.
+
+    Returns:
+        The groups, in the order of the samples.
+
+    Raises:
+        ConfigError: If `groups` is something else, or the table has no such column.
+        DataError: If the table cannot be read, or has not one value for each sample.
+    """
+    table, colon, column = groups.rpartition(":")
+    if not colon or not table:
+        raise ConfigError(f"groups: expected FILE.csv:COLUMN with a row for each sample, got '{groups}'")
+    rows, _ = _read_rows(Path(table).expanduser(), column)
+    values = [row[column] for row in rows]
+    if len(values) != count:
+        raise DataError(f"{table}: expected a row for each of {count:,} samples, got {len(values):,}")
+    if not all(values):
+        place = next(place for place, value in enumerate(values) if not value)
+        raise DataError(f"{table}: expected a value of {column} in each row, got none in row {place + 1}")
+    return values
+
+
 def _read_table(file: Path, column: str) -> dict[str, str]:
+    rows, columns = _read_rows(file, column)
+    key = next((name for name in columns if name.lower() in FILE_COLUMNS and name != column), columns[0])
+    return {row[key].replace("\\", "/"): row[column] for row in rows if row[key] and row[column]}
+
+
+def _read_rows(file: Path, column: str) -> tuple[list[dict[str, str]], list[str]]:
     try:
         reader = csv.DictReader(io.StringIO(read_bounded(file).decode("utf-8-sig"), newline=""))
         rows, columns = list(reader), list(reader.fieldnames or ())
@@ -75,5 +108,4 @@ def _read_table(file: Path, column: str) -> dict[str, str]:
         raise DataError(f"{file}: expected a table in CSV and UTF-8, got an error ({error})") from None
     if column not in columns:
         raise ConfigError(f"groups: unknown column '{column}' of '{file}'{nearest(column, columns)}")
-    key = next((name for name in columns if name.lower() in FILE_COLUMNS and name != column), columns[0])
-    return {row[key].replace("\\", "/"): row[column] for row in rows if row[key] and row[column]}
+    return rows, columns

@@ -86,6 +86,39 @@ def scan_arrays(
     for name, value in (("val_fraction", val_fraction), ("test_fraction", test_fraction)):
         if isinstance(value, bool) or not 0 < value < 1:
             raise ConfigError(f"{name}: expected a number between 0 and 1, got {value!r}")
+    read = read_splits(path, labels=labels, rank=rank, length=length)
+    found = read.splits
+    held_out = tuple(split for split in ("val", "test") if split not in found)
+    for split in reversed(held_out):
+        fraction = test_fraction if split == "test" else val_fraction
+        found = _hold_out(path, found, split, fraction, read.class_names)
+    _check_classes(path, found["train"][1], read.class_names)
+    return read._replace(splits=found, held_out=held_out)
+
+
+def read_splits(
+    path: str | Path, *, labels: str | Path | None = None, rank: int | None = None, length: int | None = None
+) -> ArrayFile:
+    """Read the splits that a file has, and hold none out; see `load_arrays` for the arguments.
+
+    Args:
+        path: The file.
+        labels: File of the labels of an `.npy` file.
+        rank: 1, 2 or 3.
+        length: Length of all signals.
+
+    Returns:
+        The samples in the order of the file, labels and classes.
+
+    Raises:
+        ConfigError: If an option is out of range.
+        DataError: If the file is missing or damaged.
+
+    Example:
+        >>> list(read_splits("GunPoint_TRAIN.ts").splits)  # doctest: +SKIP
+        ['train', 'test']
+    """
+    path = Path(path).expanduser()
     if rank not in (None, 1, 2, 3):
         raise ConfigError(f"rank: expected 1 for signals, 2 for images or 3 for volumes, got {rank!r}")
     if length is not None and (isinstance(length, bool) or length < 1):
@@ -110,12 +143,7 @@ def scan_arrays(
                 for values, _ in found.values():
                     _check_growth(path, values.size, values.size // lengths[0] * length, length)
                 found = {split: (_resampled(values, length), at) for split, (values, at) in found.items()}
-    held_out = tuple(split for split in ("val", "test") if split not in found)
-    for split in reversed(held_out):
-        fraction = test_fraction if split == "test" else val_fraction
-        found = _hold_out(path, found, split, fraction, class_names)
-    _check_classes(path, found["train"][1], class_names)
-    return ArrayFile(found, class_names, rank, lengths, held_out)
+    return ArrayFile(found, class_names, rank, lengths, ())
 
 
 def load_arrays(
@@ -160,18 +188,32 @@ def load_arrays(
     )
     parts = [found.splits[each] for each in split.split("+")]
     values = np.concatenate([part for part, _ in parts]) if len(parts) > 1 else parts[0][0]
-    if found.rank == 1:
-        train = found.splits["train"][0]
+    labels_of_parts = torch.cat([at for _, at in parts])
+    return dataset_of_arrays(path, split, values, labels_of_parts, found, found.splits["train"][0])
+
+
+def dataset_of_arrays(
+    path: Path, split: str, values: np.ndarray, labels: Tensor, file: ArrayFile, train: np.ndarray
+) -> InMemoryDataset:
+    """Return samples of a file as a data set; signals are standardised with mean and deviation of training samples.
+
+    Args:
+        path: The file.
+        split: Name of the split.
+        values: The samples.
+        labels: Their labels.
+        file: What was read from the file.
+        train: The training samples.
+
+    Returns:
+        The data set.
+    """
+    if file.rank == 1:
         mean, deviation = (statistic(train, axis=(0, 2), keepdims=True) for statistic in (np.mean, np.std))
         values = ((values - mean) / np.maximum(deviation, 1e-6)).astype(np.float32)  # [N, C, T]
-    return InMemoryDataset(
-        re.sub(r"_TRAIN$", "", path.stem),
-        split,
-        torch.from_numpy(np.ascontiguousarray(values)),
-        torch.cat([at for _, at in parts]),
-        found.class_names,
-        str(path),
-    )
+    images = torch.from_numpy(np.ascontiguousarray(values))
+    name = re.sub(r"_TRAIN$", "", path.stem)
+    return InMemoryDataset(name, split, images, labels, file.class_names, str(path))
 
 
 Splits = dict[str, tuple[np.ndarray, Tensor]]

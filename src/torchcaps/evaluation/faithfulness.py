@@ -82,7 +82,7 @@ def by_deletion(
         are inserted (higher is better).
 
     Raises:
-        ConfigError: If there are no images.
+        ConfigError: If there are no images, or the network gives values that are not finite.
 
     Example:
         >>> from torchcaps import create_model, load_data
@@ -113,6 +113,8 @@ def by_deletion(
                 progress(min((done + 1) * BATCH, len(chosen)), len(chosen))
     finally:
         model.train(was_training)
+    if not all(total.isfinite().all() for total in sums.values()):
+        raise ConfigError(f"model: expected finite activations, got NaN or infinity for images of '{data.name}'")
     rows = [ProtocolRow(name, len(chosen), tuple((total / len(chosen)).tolist())) for name, total in sums.items()]
     question = "Does the class fade when the pixels that an explanation names are deleted, and appear when inserted?"
     columns = ("deletion (low is good)", "insertion (high is good)")

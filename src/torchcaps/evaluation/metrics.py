@@ -199,17 +199,18 @@ def _notes(
     never = [row.name for row in per_class if row.support and not row.predicted]
     unknown = [NAMES[name] for name, metric in values.items() if metric.value is None]
     if absent:
-        yield f"No test images of {_join(absent)}; the averages leave {'it' if len(absent) == 1 else 'them'} out."
+        yield f"No test images of {join_names(absent)}; the averages leave {'it' if len(absent) == 1 else 'them'} out."
     if never:
-        yield f"Never predicted: {_join(never)}."
+        yield f"Never predicted: {join_names(never)}."
     if unknown:
-        yield f"Not defined for these labels and predictions: {_join(unknown)}."
+        yield f"Not defined for these labels and predictions: {join_names(unknown)}."
     if not single:
         yield "Log loss, Brier score and calibration error need one label per image."
     elif not fitted:
         yield "The probabilities are not calibrated: no temperature was fitted on a validation split (temperature 1)."
 
 
-def _join(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
+    """Return names as a list in words, the first ten of many."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

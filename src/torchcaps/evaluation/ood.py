@@ -30,7 +30,7 @@ def by_novelty(
         95 % of the test images are.
 
     Raises:
-        ConfigError: If there is no other data set.
+        ConfigError: If there is no other data set, or a score is not finite.
 
     Example:
         >>> from torchcaps import create_model, load_data
@@ -45,7 +45,10 @@ def by_novelty(
             ProtocolRow(f"{other.name}, {name}", len(other), detection(known[name], new[name])) for name in sorted(new)
         ]
     if not rows:
-        raise ConfigError(f"others: expected at least one data set, got 0 for images {data.image_shape}")
+        raise ConfigError(
+            f"others: expected at least one data set of other classes, got 0 for images {data.image_shape} (tried "
+            f"{', '.join(OTHERS)}: those with images of this shape that are available)"
+        )
     question = "How well do scores separate images of other classes from the test images?"
     columns = ("AUROC", "FPR at 95 % TPR")
     return ProtocolResult("ood", question, data.name, data.origin, columns, tuple(rows))
@@ -58,13 +61,12 @@ def _ood(run: TrainedRun, progress: Progress) -> ProtocolResult:
 
 
 def _others(data: ImageDataset) -> Iterator[ImageDataset]:
-    """Yield the test splits of other data sets that are available and have images of the same shape."""
+    """Yield the test splits of data sets of other classes that are available and have images of the same shape."""
     for name in OTHERS:
-        if name == data.name:
-            continue
         try:
             other = load_data(name, "test")
         except DataError:
             continue
-        if other.image_shape == data.image_shape:
+        # The digits of the package, and folds, have the classes of MNIST under another name.
+        if other.image_shape == data.image_shape and other.class_names != data.class_names:
             yield other

@@ -7,7 +7,7 @@ half of the test images and scored on the other; halves share no object where ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torchcaps.data.transforms import affine, shift
 from torchcaps.errors import ConfigError
 from torchcaps.evaluation.factors import Factor, known_factors, with_known_factors
 from torchcaps.evaluation.intervals import Interval, bootstrap_weights, percentiles
+from torchcaps.evaluation.metrics import join_names
 from torchcaps.evaluation.protocols import (
     PROTOCOLS,
     Curve,
@@ -30,6 +31,8 @@ from torchcaps.models import ImageModel
 from torchcaps.types import Capsules, Progress
 
 RESAMPLES = 1000
+# Images of a class to fit on, and to score.
+LEAST = 2
 # Images of a curve.
 CURVE_IMAGES = 200
 # Amounts of each transformation of a curve; the one in the middle leaves the image as it is.
@@ -73,19 +76,49 @@ def by_pose(model: ImageModel, data: ImageDataset, *, progress: Progress | None 
         raise ConfigError(f"data: expected images that differ in a known factor, got {len(data)} of '{data.name}'")
     features = class_features(model, known, progress=progress)
     fitted = fit_half(known)
+    left_out = too_few_images(known, fitted)
+    count = int((~fitted & ~torch.isin(known.labels, torch.tensor(left_out, dtype=torch.int64))).sum())
     rows = []
     for name, values in features.items():
         scores = [probe(values, known, factor, fitted) for factor in factors]
         title = f"{name} ({values.shape[1]})"
-        rows.append(
-            ProtocolRow(title, int((~fitted).sum()), tuple(r2 for r2, _ in scores), tuple(each for _, each in scores))
-        )
+        rows.append(ProtocolRow(title, count, tuple(r2 for r2, _ in scores), tuple(each for _, each in scores)))
     question = "How well do class capsules predict how an object is seen? (R2)"
     columns = tuple(factor.name for factor in factors)
     curves = equivariance(model, data.evenly_spaced(min(CURVE_IMAGES, len(data))))
     return ProtocolResult(
-        "pose", question, data.name, known.origin, columns, tuple(rows), is_share=False, curves=curves
+        "pose",
+        question,
+        data.name,
+        known.origin,
+        columns,
+        tuple(rows),
+        is_share=False,
+        curves=curves,
+        notes=tuple(_notes([data.class_names[label] for label in left_out], features, curves)),
     )
+
+
+def _notes(left_out: Sequence[str], features: Iterable[str], curves: Iterable[Curve]) -> Iterator[str]:
+    if left_out:
+        yield f"Not measured, with fewer than two test images to fit on or to score: {join_names(left_out)}."
+    presence = f"{_short(list(features)[1])}, relative"
+    if any(presence not in curve.lines for curve in curves):
+        yield f"The {presence} to that of the image as it is, is not defined: its mean is not positive."
+
+
+def too_few_images(data: ImageDataset, fitted: Tensor) -> list[int]:
+    """Return the classes that are not measured: those with fewer than two images to fit on, or to score.
+
+    Args:
+        data: The images.
+        fitted: Which images the regression is fitted on, bool [N].
+
+    Returns:
+        The labels.
+    """
+    counts = [torch.bincount(data.labels[half], minlength=data.num_classes) for half in (fitted, ~fitted)]
+    return (torch.stack(counts).min(dim=0).values < LEAST).nonzero().flatten().tolist()
 
 
 def fit_half(data: ImageDataset) -> Tensor:
@@ -133,7 +166,7 @@ def probe(features: Tensor, data: ImageDataset, factor: Factor, fitted: Tensor) 
     for label in data.labels.unique():
         here = known & (data.labels == label)
         fit, score = (here & fitted).nonzero().squeeze(1), (here & ~fitted).nonzero().squeeze(1)
-        if len(fit) < 2 or len(score) < 2:
+        if min(len(fit), len(score)) < LEAST:
             continue
         predicted = fit_ridge(features[fit], targets[fit])(features[score])  # [n, T]
         residuals.append((targets[score] - predicted).square().sum(dim=1))
@@ -169,6 +202,9 @@ def class_features(
     Returns:
         The features by name.
 
+    Raises:
+        ConfigError: If a feature is not finite.
+
     Example:
         >>> from torchcaps import create_model, load_data
         >>> few = load_data("digits", "test").subset(range(4))
@@ -185,7 +221,10 @@ def class_features(
                 progress(min((done + 1) * batch_size, len(data)), len(data))
     finally:
         model.train(was_training)
-    return {name: torch.cat([part[name] for part in parts]).double().cpu() for name in parts[0]}
+    found = {name: torch.cat([part[name] for part in parts]).double().cpu() for name in parts[0]}
+    if not all(values.isfinite().all() for values in found.values()):
+        raise ConfigError(f"model: expected finite features, got NaN or infinity for images of '{data.name}'")
+    return found
 
 
 def _features_of(model: ImageModel, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -211,7 +250,8 @@ def equivariance(model: ImageModel, data: ImageDataset) -> tuple[Curve, ...]:
     """Measure how pose and activation of the true class change while the image is transformed.
 
     `pose change` is the mean of |p(t) - p(0)| / |p(0)|, `activation` the mean activation divided by that of the image
-    as it is. If pose and presence are separated, the first grows and the second stays at 1.
+    as it is; it is left out if the latter is not positive. If pose and presence are separated, the first grows and the
+    second stays at 1.
 
     Args:
         model: The network.
@@ -243,8 +283,11 @@ def _curve(model: ImageModel, name: str, images: Tensor, labels: Tensor) -> Curv
     norm = start[vector].norm(dim=1).clamp(min=1e-12)  # [B]
     moved = [float(((features[t][vector] - start[vector]).norm(dim=1) / norm).mean()) for t in amounts]
     mean = start[presence].mean()
-    kept = [float(features[t][presence].mean() / mean) for t in amounts]
-    lines = {f"change of the {_short(vector)}": tuple(moved), f"{_short(presence)}, relative": tuple(kept)}
+    lines = {f"change of the {_short(vector)}": tuple(moved)}
+    # A dead class has no activation, and the scores of a network without capsules may be negative.
+    if mean > 0:
+        kept = [float(features[t][presence].mean() / mean) for t in amounts]
+        lines[f"{_short(presence)}, relative"] = tuple(kept)
     return Curve(name, unit, tuple(float(t) for t in amounts), lines)
 
 

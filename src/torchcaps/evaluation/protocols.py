@@ -90,6 +90,7 @@ class ProtocolResult:
         column_axis: Quantity that the columns stand for, the horizontal axis of a figure.
         is_share: Whether the values are shares, shown in %.
         curves: Curves that belong to it.
+        notes: What was not measured, one sentence each.
     """
 
     protocol: str
@@ -101,6 +102,7 @@ class ProtocolResult:
     column_axis: str = ""
     is_share: bool = True
     curves: tuple[Curve, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values for JSON.
@@ -118,7 +120,9 @@ class ProtocolResult:
             {**curve, "at": list(curve["at"]), "lines": {name: list(line) for name, line in curve["lines"].items()}}
             for curve in table["curves"]
         ]
-        return {**table, "columns": list(self.columns), "rows": rows, "curves": curves}
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        del table["notes"]
+        return {**table, "columns": list(self.columns), "rows": rows, "curves": curves, **notes}
 
 
 # Called with a run and a progress; keyword arguments are options of the protocol.

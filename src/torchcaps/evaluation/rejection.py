@@ -205,11 +205,19 @@ def detection(known: Tensor, new: Tensor) -> tuple[float, float]:
         Area under the ROC curve, and the share of the new images that are accepted at the threshold that accepts 95 %
         of the known ones.
 
+    Raises:
+        ConfigError: If a score is not finite, or there are none.
+
     Example:
         >>> detection(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.25, 0.9]))
         (0.8333333333333334, 0.5)
     """
     scores = torch.cat([known, new]).double()
+    if not len(known) or not len(new) or not scores.isfinite().all():
+        raise ConfigError(
+            f"scores: expected finite scores of known and of new images, got {len(known)} and {len(new)}, of which "
+            f"{int((~scores.isfinite()).sum())} are not finite"
+        )
     is_new = torch.arange(len(scores)) >= len(known)
     area, _ = rank_metrics(scores, is_new, torch.ones(1, len(scores), dtype=torch.float64))
     threshold = known.double().quantile(0.95, interpolation="higher")

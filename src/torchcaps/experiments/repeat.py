@@ -160,7 +160,7 @@ def on_fold(recipe: Recipe, fold: int, folds: int, groups: str | None) -> DataRe
 
     Args:
         recipe: The recipe.
-        fold: Number of the fold, from 0.
+        fold: Number of the fold, from 1.
         folds: Number of folds.
         groups: Groups that stay in one fold; None for none.
 
