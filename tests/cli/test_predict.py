@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from refusing import refused
 from shipping import ship
@@ -120,10 +122,24 @@ def test_two_classes_per_image(shipped: Path, image: Path, ask, ask_json) -> Non
     assert entry["labels"] == [name for name, _ in entry["top"][:2]]
     assert entry["label"] == entry["labels"][0]
     assert is_coloured(entry["reconstruction"])
-    head = ask("predict", "--pretrained", "multimnist", image)[1].splitlines()[1].split()
-    assert head == ["image", "label", "label", "next"]
+    out = ask("predict", "--pretrained", "multimnist", image)[1]
+    assert out.splitlines()[1].split() == ["image", "label", "label", "next"]
+    # Two labels are the reason, not a missing validation split.
+    assert "2 labels" in out
+    assert "validation" not in out
     (single,) = ask_json("predict", "--pretrained", "mnist", image)["predictions"]
     assert not is_coloured(single["reconstruction"])
+
+
+def test_document_says_whether_there_are_probabilities(run: Path, image: Path, ask_json, tmp_path: Path) -> None:
+    assert "calibrated" in ask_json("predict", run, image)["note"]
+    copy = shutil.copytree(run, tmp_path / "without")
+    with safe_open(run / "weights.safetensors", "pt") as stored:
+        state = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    save_file(state, copy / "weights.safetensors")
+    document = ask_json("predict", copy, image)
+    assert document["predictions"][0]["probabilities"] is None
+    assert "validation split" in document["note"]
 
 
 def test_run_with_two_classes_per_image(run: Path, image: Path, ask_json, tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ class Brightness(ImageModel):
         return Capsules(scores.unsqueeze(-1), scores.softmax(dim=-1))
 
 
+def test_values_out_of_range_are_refused():
+    signals = torch.tensor([-1.5, 2.0]).expand(2, 1, 4, 2).repeat(1, 1, 1, 2)
+    with raises_about(ConfigError, "images", "-1.5 to 2"):
+        attack(Brightness(), signals, torch.zeros(2, dtype=torch.int64), epsilon=0.1)
+
+
 @pytest.fixture(scope="module")
 def digits():
     return load_data("digits", "test").subset(range(24))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
+from sklearn import metrics as sk
 
 from raising import raises_about
 from torchcaps.data import ImageDataset, InMemoryDataset
@@ -44,6 +45,36 @@ def test_difference_is_found_and_named(digits: ImageDataset) -> None:
     assert difference.interval == pytest.approx((0.15 - half, 0.15 + half), abs=0.01)
     assert found.verdict("A", "B").endswith("B is better.")
     assert "+15.00 points" in found.verdict()
+
+
+def test_paired_bootstrap_is_that_of_numpy_and_scikit_learn(digits: ImageDataset) -> None:
+    generator = torch.Generator().manual_seed(3)
+    base = torch.rand(150, 10, generator=generator)
+    labels = torch.arange(150) % 10
+    images = torch.zeros(150, 1, 4, 4, dtype=torch.uint8)
+    data = InMemoryDataset("made", "test", images, labels, digits.class_names, "tests")
+    shown = torch.nn.functional.one_hot(labels, 10)
+    scores = [(base + weight * shown) / 3 for weight in (0.4, 0.7)]
+    first, second = (Evaluation(data, each, labels, torch.zeros(10, 10), 0.0) for each in scores)
+    found = compare_evaluations(first, second).metrics
+    shares = [(each / each.sum(dim=1, keepdim=True)).double().numpy() for each in scores]
+    random = np.random.default_rng(0)
+    samples: dict[str, list[float]] = {"f1_macro": [], "roc_auc": []}
+    for _ in range(400):
+        drawn = random.integers(150, size=150)
+        true = labels.numpy()[drawn]
+        # The same images for both networks.
+        f1 = [sk.f1_score(true, share[drawn].argmax(axis=1), average="macro") for share in shares]
+        area = [sk.roc_auc_score(true, share[drawn], multi_class="ovr") for share in shares]
+        samples["f1_macro"].append(f1[1] - f1[0])
+        samples["roc_auc"].append(area[1] - area[0])
+    for name, drawn in samples.items():
+        interval = found[name].interval
+        assert interval is not None
+        width = interval[1] - interval[0]
+        assert interval == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])), abs=0.2 * width)
+        # Intervals of unpaired differences are wider than this.
+        assert interval[0] < found[name].difference < interval[1]
 
 
 def test_chance_is_called_chance(digits: ImageDataset) -> None:

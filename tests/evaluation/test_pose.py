@@ -182,6 +182,12 @@ def test_dead_class_gives_no_nan(digits: ImageDataset) -> None:
         by_pose(network, digits)
 
 
+def test_signals_have_no_pose() -> None:
+    signals = InMemoryDataset("beats", "test", torch.zeros(8, 1, 40), torch.arange(8) % 2, ("a", "b"), "made up")
+    with raises_about(ConfigError, "data", "(1, 40)", "beats"):
+        by_pose(create_model("capsnet_1d", (1, 40), 2), signals)
+
+
 def test_too_few_images(digits: ImageDataset) -> None:
     with raises_about(ConfigError, "data", "digits"):
         by_pose(Reads(), digits.subset([0]))

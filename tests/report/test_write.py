@@ -181,6 +181,16 @@ def test_provenance(finished: FinishedRun) -> None:
         assert f'<th scope="row">{key}</th><td>{value}</td>' in text
 
 
+def test_provenance_is_not_folded(finished: FinishedRun) -> None:
+    text = (finished.path / "report.html").read_text()
+    last = text[text.rindex("<h2>") : text.index("<details>")]
+    assert last.startswith("<h2>Provenance</h2>")
+    assert '<th scope="row">versions</th><td>torch 2.13.0</td>' in last
+    assert '<th scope="row">data</th><td>digits: tests</td>' in last
+    # Folded tables are printed, too.
+    assert "details::details-content" in text.split("@media print")[1]
+
+
 def test_accuracy(finished: FinishedRun) -> None:
     evaluation = evaluate(finished.model, finished.data)
     text = (finished.path / "report.html").read_text()
@@ -196,7 +206,7 @@ def test_classes_and_metrics(finished: FinishedRun) -> None:
     assert f"<tr><td>F1 (macro)</td><td>{metrics.values['f1_macro'].value:.2%}</td>" in text
     row = metrics.per_class[3]
     assert f"<td>{row.support}</td><td>{row.predicted}</td><td>{row.precision:.2%}</td>" in text
-    assert "nan" not in text.split("<main>")[1].split("<figure>")[0]
+    assert not re.search(r"\bnan\b", text.split("<main>")[1].split("<figure>")[0])
 
 
 def test_recipe_and_record_are_folded(finished: FinishedRun) -> None:

@@ -75,7 +75,8 @@ def _run(args: Namespace, out: Output) -> int:
             progress(len(predictions) + len(bad), len(images))
     if not predictions:
         raise bad[0] if len(bad) == 1 else DataError("\n".join(map(str, bad)))
-    out.document({**classifier.origin, "predictions": predictions, "errors": [str(error) for error in bad]})
+    errors = [str(error) for error in bad]
+    out.document({**classifier.origin, "predictions": predictions, "note": _note(classifier), "errors": errors})
     for error in bad:
         print(error, file=sys.stderr)
     if args.csv:
@@ -101,6 +102,15 @@ def _entry(classifier: OpenedNetwork, path: str, activations: Tensor, scores: di
     return {**entry, "activations": found.activations, "probabilities": probabilities, "rejected": rejected}
 
 
+def _note(classifier: OpenedNetwork) -> str:
+    """Say what the numbers are: calibrated probabilities, or activations and why."""
+    if classifier.model.temperature is not None:
+        return f"probabilities, calibrated on the validation split (temperature {classifier.model.temperature:.3g})"
+    if classifier.num_labels > 1:
+        return f"activations, not probabilities: an image has {classifier.num_labels} labels"
+    return "activations, not probabilities: no temperature was fitted on a validation split"
+
+
 def _show(classifier: OpenedNetwork, predictions: list[dict[str, Any]], folder: Path, out: Output) -> None:
     calibrated = classifier.model.temperature is not None
     shown = "{} {:.1%}" if calibrated else "{} {:.2f}"
@@ -110,10 +120,7 @@ def _show(classifier: OpenedNetwork, predictions: list[dict[str, Any]], folder: 
     for entry in predictions:
         if entry["rejected"] is not None:
             out.say(f"{entry['image']}: probably none of the classes; {entry['rejected']}")
-    if calibrated:
-        out.say(f"probabilities, calibrated on the validation split (temperature {classifier.model.temperature:.3g})")
-    else:
-        out.say("activations, not probabilities: no temperature was fitted on a validation split")
+    out.say(_note(classifier))
     if classifier.about is not None:
         out.say(classifier.about)
     if any(entry["reconstruction"] is not None for entry in predictions):

@@ -94,7 +94,8 @@ def attack(
         The perturbed images, clipped to [0, 1].
 
     Raises:
-        ConfigError: If the method is unknown or needs a decoder that the model lacks, or `epsilon` is out of range.
+        ConfigError: If the method is unknown or needs a decoder that the model lacks, or `epsilon` or the images are
+            out of range. Signals and tokens have no range in which an attack could stay.
 
     Example:
         >>> from torchcaps import create_model
@@ -104,6 +105,9 @@ def attack(
         True
     """
     check_attack(method, (epsilon,), model)
+    if len(images) and (float(images.min()) < 0 or float(images.max()) > 1):
+        found = f"{float(images.min()):.3g} to {float(images.max()):.3g}"
+        raise ConfigError(f"images: expected values from 0 to 1, got {found} (an attack stays in the range of images)")
     steps, size = STEPS[method]
     classes, sign = (labels, 1) if targets is None else (targets, -1)
     share = SHARE if method == "reconstructive" else 1.0

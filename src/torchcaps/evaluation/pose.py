@@ -58,7 +58,8 @@ def by_pose(model: ImageModel, data: ImageDataset, *, progress: Progress | None 
         scored images; and the curves of `equivariance`.
 
     Raises:
-        ConfigError: If images have two labels, the model does not classify, or no class has images in both halves.
+        ConfigError: If the data are no images or have two labels, the model does not classify, or no class has images
+            in both halves.
 
     Example:
         >>> from torchcaps import create_model, load_data
@@ -70,6 +71,8 @@ def by_pose(model: ImageModel, data: ImageDataset, *, progress: Progress | None 
         raise ConfigError(
             f"run: expected a classifier of images with one label, got {type(model).__name__} on '{data.name}'"
         )
+    if len(data.image_shape) != 3:
+        raise ConfigError(f"data: expected images, which can be turned, got {data.image_shape} of '{data.name}'")
     known = with_known_factors(data)
     factors = known_factors(known)
     if not factors:

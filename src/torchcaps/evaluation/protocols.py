@@ -232,11 +232,16 @@ def by_corruption(
     Returns:
         One row per corruption; column 0 is the accuracy on clean images.
 
+    Raises:
+        ConfigError: If the data are no images.
+
     Example:
         >>> from torchcaps import create_model, load_data
         >>> model = create_model("capsnet_small", pretrained="mnist_dynamic")
         >>> by_corruption(model, load_data("digits", "test"))  # doctest: +SKIP
     """
+    if len(data.image_shape) != 3:
+        raise ConfigError(f"data: expected images, got {data.image_shape} of '{data.name}'")
     clean = evaluate(model, data).accuracy
     rows = []
     for done, kind in enumerate(CORRUPTIONS.names()):

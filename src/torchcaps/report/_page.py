@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 
 class Section(NamedTuple):
-    """A heading with a figure, or with a text and a table whose first line is the header.
+    """A heading with a figure, or with a text and a table whose first line is the header, or with names and values.
 
     A figure is an SVG element, which must come from `viz.inline_svg`, or the content of a PNG file.
     """
@@ -23,6 +23,7 @@ class Section(NamedTuple):
     png: bytes | None = None
     lines: Sequence[Sequence[str]] = ()
     svg: str | None = None
+    facts: Mapping[str, Any] | None = None
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ def write_report(run: Run, evaluation: Evaluation | None = None, *, progress: Pr
     if model.is_classifier:
         notes = findings(evaluation.metrics, run.metrics())
         sections = [*metric_sections(evaluation.metrics), *sections]
+    sections.append(_provenance(run, evaluation))
     title = f"{run.recipe.model.name} on {evaluation.data.name}"
     split = evaluation.data.split
     what = "held-out test set (not used for model selection)" if split == "test" else f"{split} split"
@@ -127,6 +129,33 @@ def _routing_tables(diagnosis: Snapshot) -> dict[str, dict[str, Any]]:
     columns = ("router", "children", "parents", "entropy", "logit_change", "changed", "dead", "starved")
     layers = {layer["name"]: {key: layer[key] for key in columns} for layer in diagnosis.to_json()["layers"]}
     return {"Routing": {**layers, **gradients}}
+
+
+def _provenance(run: Run, evaluation: Evaluation) -> Section:
+    """State where the numbers come from; all of the recipe and the record follow, folded."""
+    record = run.record
+    counts = record.get("images") or {}
+    images = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    versions = record.get("versions") or {}
+    facts = {
+        "data": f"{evaluation.data.name}: {record.get('origin', evaluation.data.origin)}",
+        "images": images or None,
+        "network": run.recipe.model.name,
+        "seed": record.get("seed"),
+        "trained": " to ".join(str(record[key]) for key in ("started", "finished") if key in record) or None,
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
+        "commit of torchcaps": record.get("commit"),
+        "machine": _in_words(record.get("machine")),
+    }
+    return Section("Provenance", "", facts=facts)
+
+
+def _in_words(machine: object) -> str | None:
+    if not isinstance(machine, Mapping):
+        return None if machine is None else str(machine)
+    named = [machine.get(key) for key in ("processor", "accelerator", "system")]
+    sizes = [f"{machine[key]} {name}" for key, name in (("cores", "cores"), ("memory_gib", "GiB")) if machine.get(key)]
+    return ", ".join([*(str(name) for name in named if name), *sizes])
 
 
 def _headline(evaluation: Evaluation) -> dict[str, str]:

@@ -43,7 +43,7 @@ def curves(metrics: Metrics) -> Figure:
             _line(axes, metrics, name, kind, colour)
         axes.set_title(kind.capitalize(), **TITLE)
         axes.set_xlabel("epoch" if "epoch" in metrics else "row", **LABEL)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.margins(x=0.02, y=0.12)
         if kind == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))

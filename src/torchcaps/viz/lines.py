@@ -60,7 +60,7 @@ def lines(
             every = max(1, len(along) // 20)
             (handles[name],) = axes.plot(along, values, markevery=every, **line_style(names.index(name)))
         if all(float(value).is_integer() for along, _ in panel.values() for value in along):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.margins(x=0.04, y=0.1)
         if place >= len(panels) - columns:
             axes.set_xlabel(x, **LABEL)

@@ -55,5 +55,5 @@ def reliability(curves: Mapping[str, Bins]) -> Figure:
     lower.set_xlabel("confidence: probability of the predicted class", **LABEL)
     for axis in (upper.yaxis, lower.yaxis, lower.xaxis):
         axis.set_major_formatter(PercentFormatter(1.0))
-    upper.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    upper.legend(frameon=False, fontsize=8, labelcolor=INK, loc="best")
     return figure

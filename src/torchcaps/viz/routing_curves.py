@@ -72,7 +72,7 @@ def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
     for axes in panels.flat:
         style_axes(axes)
         axes.set_xlabel("epoch", **LABEL)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.margins(x=0.04)
     return figure
 
