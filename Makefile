@@ -69,8 +69,8 @@ tsan: $(VENV)/ready
 	build/tsan/replay build/tsan/torchcaps/_kernels.so build/tsan/calls.bin
 
 # The kernels for 64-bit ARM, built by a cross compiler and run under qemu: the calls of the kernel tests are recorded on
-# this machine with the portable kernels, replayed there, and compared. On Debian: apt-get install g++-aarch64-linux-gnu
-# qemu-user.
+# this machine with the portable kernels, replayed there, and compared. Their vectors of 16 bytes must have become NEON.
+# On Debian: apt-get install g++-aarch64-linux-gnu qemu-user.
 ARM := aarch64-linux-gnu
 aarch64: $(VENV)/ready
 	cmake -S . -B build/aarch64 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
@@ -80,6 +80,8 @@ aarch64: $(VENV)/ready
 	PYTHONPATH=scripts/replay TORCHCAPS_CALLS=build/aarch64/calls.bin TORCHCAPS_CPU=portable OMP_NUM_THREADS=1 \
 	  $(BIN)/pytest -p record_calls -p no:cacheprovider $(SANITIZED)
 	qemu-aarch64 -L /usr/$(ARM) build/aarch64/replay build/aarch64/torchcaps/_kernels.so build/aarch64/calls.bin
+	$(ARM)-objdump -d build/aarch64/torchcaps/_kernels.so | awk '/\tfmla\t/ { vectors++ } /\tfmadd\t/ { singles++ } \
+	  END { print vectors " multiply-adds of vectors (NEON), " singles " of single values"; exit vectors < 10 * singles }'
 
 # Break trainings in every way a machine can and compare what they end with: ten minutes.
 chaos: $(VENV)/ready

@@ -4,7 +4,7 @@
 
 A record is the name of the entry, its sizes, and every tensor before and after the call. All numbers are little-endian
 int64: length of the name, name, number of sizes, sizes, number of tensors, and for each tensor its bytes (-1 for a null
-pointer), its content before and its content after.
+pointer, -2 - k for the memory of tensor k), its content before and its content after.
 """
 
 from __future__ import annotations
@@ -47,10 +47,15 @@ class Recorder:
         if not small or self.seen[key] > SAME_SIZES:
             return
         self.file.write(_numbers(len(entry)) + entry.encode() + _numbers(len(sizes), *sizes) + _numbers(len(tensors)))
-        for content, tensor in zip(before, tensors, strict=True):
-            self.file.write(_numbers(-1 if content is None else len(content)))
-            if content is not None and tensor is not None:
-                self.file.write(content + _content(tensor))
+        places = [
+            None if tensor is None or not tensor.numel() else (tensor.data_ptr(), tensor.nbytes) for tensor in tensors
+        ]
+        for k, (content, tensor) in enumerate(zip(before, tensors, strict=True)):
+            first = k if places[k] is None else places.index(places[k])
+            if content is None or tensor is None or first < k:
+                self.file.write(_numbers(-1 if tensor is None else -2 - first))
+            else:
+                self.file.write(_numbers(len(content)) + content + _content(tensor))
 
 
 def _content(tensor: Tensor) -> bytes:

@@ -26,7 +26,8 @@ constexpr int64_t kThreads = 4;
 struct Call {
   std::string name;
   std::vector<int64_t> sizes;
-  std::vector<bool> present;
+  // Of each tensor, the one whose memory it has: itself, an earlier one, or -1 for a null pointer.
+  std::vector<int64_t> memory;
   std::vector<Bytes> before, after;
 };
 
@@ -58,7 +59,8 @@ bool read_call(std::istream& file, Call& call) {
   const int64_t tensors = read_number(file);
   for (int64_t k = 0; k < tensors; ++k) {
     const int64_t bytes = read_number(file);
-    call.present.push_back(bytes >= 0);
+    call.memory.push_back(bytes >= 0 ? k : -2 - bytes);
+    if (bytes == -1) call.memory.back() = -1;
     call.before.push_back(read_bytes(file, std::max<int64_t>(bytes, 0)));
     call.after.push_back(read_bytes(file, std::max<int64_t>(bytes, 0)));
   }
@@ -102,7 +104,7 @@ double relative_error(const Call& call, const std::vector<Bytes>& actual) {
 std::vector<Bytes> run(Entry entry, const Call& call, int64_t threads) {
   std::vector<Bytes> memory = call.before;
   std::vector<void*> tensors;
-  for (size_t k = 0; k < memory.size(); ++k) tensors.push_back(call.present[k] ? memory[k].data() : nullptr);
+  for (const int64_t k : call.memory) tensors.push_back(k < 0 ? nullptr : memory[k].data());
   char message[256] = "";
   const int status =
       entry(tensors.data(), tensors.size(), call.sizes.data(), call.sizes.size(), threads, message, sizeof(message));
