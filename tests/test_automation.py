@@ -50,7 +50,12 @@ def test_workflows_use_only_tagged_actions_and_read_only_rights() -> None:
         text = file.read_text(encoding="utf-8")
         assert "permissions:\n  contents: read\n" in text, file.name
         for action in re.findall(r"uses: (\S+)", text):
-            assert action.startswith("./") or re.search(r"@(v\d|release/v\d)", action), action
+            assert action.startswith("./") or re.search(r"@(v\d|release/v\d|[0-9a-f]{40}$)", action), action
+
+
+def test_updates_wait_for_a_week() -> None:
+    text = (GITHUB / "dependabot.yml").read_text(encoding="utf-8")
+    assert text.count("package-ecosystem:") == text.count("default-days: 7") == 2
 
 
 def test_matrix_has_the_versions_of_the_classifiers() -> None:
