@@ -1,8 +1,9 @@
-"""Install torchcaps into empty environments and try it: `python scripts/check_install.py [--json FILE]`.
+"""Install torchcaps into empty environments and try it: `python scripts/check_install.py [--wheel FILE] [--json FILE]`.
 
 Four environments: with kernels and, where the compiler fails, without; with the required packages alone and with all
-extras. The wheels are built here. The packages they need are linked from the environment that runs this script, so that
-nothing is downloaded and no other package can be imported.
+extras. The wheels are built here, or that with kernels was built before. The packages they need are linked from the
+environment that runs this script, so that nothing is downloaded and no other package can be imported. Times are those
+of the processor, which other programs do not change much. scripts/make_tables.py shows results/install.json.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from make_sbom import closure
+
+from torchcaps.train.environment import provenance
 
 ROOT = Path(__file__).parents[1]
 TRAIN = "import torchcaps as tc; tc.train.fit"
@@ -50,18 +53,24 @@ def link_packages(names: set[str], site: Path) -> int:
 
 
 def run(python: Path, *words: str) -> tuple[int, str, float]:
-    """Run Python in a folder of its own; exit code, last line of the output and seconds."""
-    start = time.perf_counter()
+    """Run Python in a folder of its own; exit code, last line of the output and seconds of the processor."""
+    start = children_seconds()
     done = subprocess.run(
         [python, *words], capture_output=True, text=True, cwd=python.parent, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode, lines[-1] if lines else "", time.perf_counter() - start
+    return done.returncode, lines[-1] if lines else "", children_seconds() - start
+
+
+def children_seconds() -> float:
+    """Return the time of the processor that all ended child processes took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def seconds(python: Path, before: str, code: str) -> float:
     """Return the least time of three that a statement takes after another one, each in a new process."""
-    timed = f"{before}\nimport time; start = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
+    timed = f"{before}\nimport time; start = time.process_time()\n{code}\nprint(time.process_time() - start)"
     return round(min(float(run(python, "-c", timed)[1]) for _ in range(3)), 3)
 
 
@@ -70,10 +79,10 @@ def check(wheel: Path, extras: tuple[str, ...], folder: Path) -> dict[str, Any]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
-    start = time.perf_counter()
+    start = children_seconds()
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
     subprocess.run(install, check=True)
-    installed = time.perf_counter() - start
+    installed = children_seconds() - start
     own = sum(file.stat().st_size for file in (site / "torchcaps").rglob("*") if "__pycache__" not in file.parts)
     packages = set(closure("torchcaps", extras)) - {"torchcaps"}
     others = link_packages(packages, site)
@@ -102,19 +111,21 @@ def main() -> None:
     """Check the four environments and print what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--json", metavar="FILE", help="write what was measured to a file")
+    parser.add_argument("--wheel", metavar="FILE", type=Path, help="wheel with kernels (default: one is built)")
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as name:
         for compiler in (True, False):
             place = Path(name) / ("compiler" if compiler else "none")
             place.mkdir()
-            wheel = build(place, compiler=compiler)
+            wheel = args.wheel.resolve() if args.wheel and compiler else build(place, compiler=compiler)
             for extras in ((), ("all",)):
                 result = {"compiler": compiler, **check(wheel, extras, place / ("full" if extras else "light"))}
                 print(json.dumps(result, indent=2))
                 results.append(result)
     if args.json:
-        Path(args.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        found = {"installs": results, **provenance()}
+        Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     # Without a compiler the smoke test, which needs the kernels, must fail with their remedy.
     if any((result["smoke_test_exit"] == 0) != result["compiler"] for result in results):
         sys.exit("smoke_test: expected success with a compiler and the remedy without, see above")

@@ -58,6 +58,7 @@ OTHERS = (
     "export",
     "precision",
     "protocol-",
+    "install",
 )
 # Table of the docs that a comparison on a data set belongs to; others have a section and a figure.
 KINDS = {"folder": "images", "arrays": "signals", "trec": "tokens", "sst2": "tokens"}
@@ -678,12 +679,42 @@ def faithful(file: Path = ROOT / "results" / "faithfulness.json") -> str:
     return "\n".join(lines)
 
 
+def installs(file: Path = ROOT / "results" / "install.json") -> str:
+    """Return sizes and times of the installations into empty environments in Markdown."""
+    if not file.exists():
+        return "No installation is recorded yet."
+    table = json.loads(file.read_text())
+    lines = [
+        "| compiler | extras | packages | their size | wheel | installed | `import torch` | `import torchcaps` after it "
+        "| `torchcaps --version` |",
+        f"|---|---|{'---:|' * 7}",
+    ]
+    for row in table["installs"]:
+        cells = (
+            "yes" if row["compiler"] else "no",
+            row["extras"],
+            row["packages"],
+            f"{row['package_mb']:.0f} MB",
+            f"{row['wheel_mb']:.1f} MB",
+            f"{row['installed_mb']:.1f} MB",
+            f"{row['import_torch_seconds']:.2f} s",
+            f"{row['import_seconds']:.2f} s",
+            f"{row['version_seconds']:.2f} s",
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    machine, versions = table["machine"], table["versions"]
+    about = f"{machine['processor']}, Python {versions['python']}, torch {versions['torch']}"
+    about = f"Times are those of the processor; {about}."
+    return "\n".join([*lines, "", about])
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
     "docs/benchmarks.md": {"routers": routers},
     "docs/claims.md": {"claims": claims, "pose": partial(measured, "pose"), "equivariance": equivariance},
     "docs/comparison.md": {"comparison": comparison},
     "docs/evaluation.md": {"ood": partial(measured, "ood"), "adversarial": partial(measured, "adversarial")},
+    "docs/howto/install.md": {"installs": installs},
     "docs/howto/which_model.md": {"choice": choice},
     "docs/own_images.md": {"images": image_sets},
     "docs/kernels.md": {"support": support, "roofline": roofline, "compiled": compiled},

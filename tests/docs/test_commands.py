@@ -29,6 +29,7 @@ NOT_RUN = {
     "torchcaps data download": "needs the network; tests/data/test_download.py has a mirror of its own",
     "make ": "minutes; the targets are checked to exist",
     "torchrun --nnodes 2": "needs two hosts; tests/train/test_distributed.py has them as network namespaces",
+    "torchcaps bench dynamic em": "minutes; --quick is run",
     "export TORCH_DISABLE": "belongs to torchrun",
     "srun": "needs SLURM",
     "mpirun": "needs MPI; tests/train/test_slurm.py runs it",
@@ -53,7 +54,7 @@ NOT_RUN = {
     "torchcaps eval runs/NAME --protocol viewpoints": "needs a run on smallnorb; tests/cli/test_eval_protocol.py",
 }
 # Commands that train, serve or compile.
-SLOW = re.compile(r"torchcaps (train|compare|sweep|export|play|serve)\b|--protocol|--method gradcam|^python ")
+SLOW = re.compile(r"torchcaps (train|compare|sweep|export|play|serve|bench)\b|--protocol|--method gradcam|^python ")
 # Pages where `runs/NAME` is what the page trains; elsewhere it is a run on digits.
 TRAINING_PAGES = ("models", "own_images")
 # What follows the words of the docs, so that a training takes seconds. Of repeated options the last holds.
@@ -150,7 +151,8 @@ def test_reasons_are_needed() -> None:
 
 def run_command(line: str, latest: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Run a line of the docs; return the run that `runs/NAME` means after it."""
-    line = line.partition(" > ")[0].replace("runs/NAME", latest).replace("show cifar10", "show digits")
+    line, _, file = line.partition(" > ")
+    line = line.replace("runs/NAME", latest).replace("show cifar10", "show digits")
     _, verb, *words = shlex.split(line)
     if verb in SHORT and "--resume" not in words:
         words += [*WITH_DIGITS.get(words[0] if words else "", []), *TINY, *SHORT[verb]]
@@ -158,7 +160,11 @@ def run_command(line: str, latest: str, capsys: pytest.CaptureFixture[str]) -> s
         latest = f"runs/trained-{len(list(Path('runs').iterdir()))}"
         words += ["--out", latest]
     capsys.readouterr()
-    assert main([verb, *words]) == 0, f"{line}: {capsys.readouterr().err}"
+    code = main([verb, *words])
+    out, err = capsys.readouterr()
+    assert code == 0, f"{line}: {err}"
+    if file and not file.startswith("~"):
+        Path(file).write_text(out)
     return latest
 
 
@@ -180,7 +186,7 @@ def test_commands_that_compute(page: Path, place: Path, capsys: pytest.CaptureFi
             run_script(line)
         elif re.match(r"torchcaps (play|serve)\b", line):
             serve_once(line)
-        elif is_slow(page, line) or line.startswith("torchcaps data make"):
+        elif is_slow(page, line) or line.startswith("torchcaps data make") or ".toml" in line:
             trained = run_command(line, latest, capsys)
             latest = trained if page.stem in TRAINING_PAGES else latest
 

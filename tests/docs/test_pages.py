@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
 README = ROOT / "README.md"
+NOTES = ("CONTRIBUTING", "RELEASING", "SECURITY")
 TUTORIALS = [page for page in sorted((DOCS / "tutorials").glob("*.md")) if page.stem != "index"]
 LINK = re.compile(r"(?<!\\)\]\((?!https?:|mailto:)([^)\s]+)\)")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -64,6 +65,9 @@ def test_every_page_is_in_the_navigation() -> None:
 GENERATED = {name(page) for page in (DOCS / "benchmarks").glob("*.md")}
 
 
+INLINE = re.compile(r"`torchcaps +([^`]+)`")
+
+
 def commands(page: Path) -> list[str]:
     """Return the torchcaps commands of a page, without comments and with continued lines joined."""
     lines = "\n".join(blocks(page, "", "bash")).replace("\\\n", " ").splitlines()
@@ -82,6 +86,25 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert isinstance(VERBS[verb].parse(words), Namespace)
         except ConfigError as error:
             pytest.fail(f"{line}: {error}")
+
+
+@pytest.mark.parametrize("page", [README, *PAGES, *(ROOT / f"{each}.md" for each in NOTES)], ids=name)
+def test_commands_in_sentences_parse(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for line in INLINE.findall(text):
+        verb, *words = shlex.split(" ".join(line.split()))
+        assert verb in (*VERBS, "help"), line
+        # The name alone stands for the command.
+        if words and verb != "help":
+            assert isinstance(VERBS[verb].parse(words), Namespace), line
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_how_to_page_shows_every_command(verb: str) -> None:
+    index = DOCS / "howto" / "index.md"
+    linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
+    shown = [line for page in linked if page.is_relative_to(DOCS) for line in commands(page)]
+    assert any(line.split()[1] == verb for line in shown)
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=name)
