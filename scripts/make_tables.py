@@ -685,7 +685,7 @@ def installs(file: Path = ROOT / "results" / "install.json") -> str:
         return "No installation is recorded yet."
     table = json.loads(file.read_text())
     lines = [
-        "| compiler | extras | packages | their size | wheel | installed | `import torch` | `import torchcaps` after it "
+        "| compiler | extras | packages | their size | wheel | installed | `import torch` | then `import torchcaps` "
         "| `torchcaps --version` |",
         f"|---|---|{'---:|' * 7}",
     ]
