@@ -18,7 +18,7 @@ SANITIZE := build/sanitize-$(WIDEST)
 CSRC := $(wildcard csrc/*.cpp csrc/*/*)
 FORMATTED := $(CSRC) scripts/replay/replay.cpp
 
-.PHONY: prepare demo test lint js golden sanitize tsan aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
+.PHONY: prepare demo test slow lint js golden sanitize tsan aarch64 chaos fuzz attack docs notebooks dist lock clean chromium
 
 demo: $(VENV)/ready
 	$(BIN)/torchcaps train digits
@@ -26,10 +26,17 @@ demo: $(VENV)/ready
 # What the checks need; with -j2, packages are unpacked while the kernels compile.
 prepare: $(VENV)/ready $(SANITIZE)/torchcaps/_kernels.so chromium
 
+# Each worker takes half of the tests in their order, so that a module's fixtures are made once, and then some of the other's.
+HALVES := -n 2 --dist worksteal
+
 # One thread per worker: with two threads each, two workers would compete for the cores.
 test: $(VENV)/ready chromium
 	$(MAKE) --jobs=2 lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(HALVES)
+
+# What takes minutes: an hour or two.
+slow: $(VENV)/ready chromium
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(HALVES) -m slow
 
 lint: $(VENV)/ready js
 	$(BIN)/ruff check .
@@ -55,7 +62,7 @@ sanitize: $(VENV)/ready $(SANITIZE)/torchcaps/_kernels.so
 	TORCHCAPS_LIBRARY=$(CURDIR)/$(SANITIZE)/torchcaps \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZE)/report UBSAN_OPTIONS=print_stacktrace=1 \
-	  OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:cacheprovider $(SANITIZED) || { cat $(SANITIZE)/report.* 2>/dev/null; exit 1; }
+	  OMP_NUM_THREADS=1 $(BIN)/pytest $(HALVES) -p no:cacheprovider $(SANITIZED) || { cat $(SANITIZE)/report.* 2>/dev/null; exit 1; }
 	@! grep -s "ERROR: \|runtime error" $(SANITIZE)/report.*
 
 # Every kernel call of a layer of every router, made by three callers at once with four threads each, with

@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 import torchcaps as tc
+from fresh import run_fresh
 
 FOLDER = Path(__file__).parents[1] / "examples"
 # Where there is no compiler the examples run all the same, with a warning.
-NO_KERNEL = "ignore:routing runs without its CPU kernel:UserWarning"
+STRICT = """
+import runpy, torch, warnings
+torch.set_num_threads(1)
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "routing runs without its CPU kernel", UserWarning)
+"""
 ONNX = FOLDER / "run_onnx.py"
 EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path != ONNX)
 
@@ -30,16 +36,7 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     if path.with_suffix(".cpp").exists() and shutil.which(compiler) is None:
         pytest.skip(f"the example compiles a kernel, and there is no C++ compiler '{compiler}'")
     assert lines[0].startswith('"""'), "an example begins by saying what it shows"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", NO_KERNEL, str(path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = run_fresh(f"{STRICT}\nrunpy.run_path({str(path)!r}, run_name='__main__')", tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 3
     assert done.stderr == ""

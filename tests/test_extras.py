@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from fresh import run_fresh
 from raising import raises_about
 from torchcaps._extras import EXTRAS, explain_missing
 from torchcaps.errors import MissingPackageError
@@ -24,8 +24,7 @@ RENAMED = {"PIL": "pillow", "sklearn": "scikit-learn", "mlflow": "mlflow-skinny"
 
 def run_light(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process in which no optional package can be imported."""
-    hidden = f"import sys\nfor name in {OPTIONAL}: sys.modules[name] = None\n"
-    return subprocess.run([sys.executable, "-c", hidden + code], capture_output=True, text=True, check=False)
+    return run_fresh(f"import sys\nfor name in {OPTIONAL}: sys.modules[name] = None\n{code}")
 
 
 def test_table_lists_what_the_project_file_lists() -> None:

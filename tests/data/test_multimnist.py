@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 import torchcaps as tc
+from fresh import run_fresh
 from raising import raises_about
 from torchcaps.data import BatchLoader, ImageDataset, InMemoryDataset, load_digits
 from torchcaps.data._generators import stream
@@ -122,7 +120,7 @@ def test_same_in_another_process():
         "import torchcaps as tc; d = tc.load_data('multimnist', 'train', source='digits');"
         "print(d.batch([123456]).images.sum().item(), d.batch([123456]).labels.tolist())"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    out = run_fresh(code).stdout.strip()
     batch = load().batch([123456])
     assert out == f"{batch.images.sum().item()} {batch.labels.tolist()}"
 

@@ -1,11 +1,9 @@
-import subprocess
-import sys
-
 import pytest
 import torch
 
 import torchcaps as tc
 from formats import pixels
+from fresh import run_fresh
 from raising import raises_about
 from torchcaps.data import DATASETS, SPLITS, InMemoryDataset, load_data, register_data
 from torchcaps.errors import ConfigError, DataError, UnknownNameError
@@ -62,8 +60,7 @@ def test_loading_twice():
 
 def test_no_slow_imports():
     code = "import sys, torchcaps.data; print({'lightning', 'matplotlib', 'scipy', 'PIL'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "set()"
+    assert run_fresh(code).stdout == "set()\n"
 
 
 @pytest.fixture
@@ -136,5 +133,4 @@ def test_train_on_registered_data(splits, tmp_path):
 
 def test_digits_without_pillow():
     code = "import sys; sys.modules['PIL'] = None; import torchcaps as tc; print(len(tc.load_data('digits', 'test')))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "1000"
+    assert run_fresh(code).stdout == "1000\n"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from fresh import run_fresh
 from torchcaps.nn import CapsConv2d, CapsLinear
 from torchcaps.ops import _native
 from torchcaps.ops._routing import ROUTINGS
@@ -124,4 +122,5 @@ from torch.utils.flop_counter import flop_registry
 assert torch.ops.torchcaps.recompute in flop_registry
 assert not any(type(finder).__module__ == "torchcaps.ops._flops" for finder in sys.meta_path)
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    done = run_fresh(script)
+    assert done.returncode == 0, done.stderr

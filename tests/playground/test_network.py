@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from fresh import run_fresh
 from raising import raises_about
 from shipping import ship
 from torchcaps import train
@@ -248,5 +247,4 @@ def test_pretrained_weights_need_no_training(shipped: Path, monkeypatch: pytest.
 
 def test_import_does_not_load_lightning() -> None:
     code = "import sys, torchcaps.playground; print('lightning' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert run_fresh(code).stdout == "False\n"

@@ -33,7 +33,7 @@ def script() -> ModuleType:
 
 def test_fifty_clients(script: ModuleType, tmp_path: Path) -> None:
     file = script.new_weights("cnn_small", tmp_path)
-    done = script.soak([str(file), "--threads", "1"], 50, 2.0)
+    done = script.soak([str(file), "--threads", "1"], 50, 0.5)
     assert (done["lost"], done["wrong"], done["refused_connections"]) == (0, 0, 0)
     # Each client sends at least one request, however slow the machine is.
     assert done["answered"] >= 50

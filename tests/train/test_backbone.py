@@ -31,7 +31,8 @@ LOADING = [
 ]
 
 
-@pytest.mark.parametrize("step", [2, *(pytest.param(step, marks=pytest.mark.slow) for step in (4, 7))])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2, 4, 7])
 def test_a_killed_run_with_a_frozen_backbone_and_images_on_disk_ends_the_same(recipe, tmp_path, monkeypatch, step):
     whole = fit(recipe(*RESNET, *LOADING), tmp_path / "whole")
     with monkeypatch.context() as patch:

@@ -107,6 +107,7 @@ def test_several_hosts_need_a_launcher(recipe: MakeRecipe, tmp_path: Path) -> No
         fit(recipe("trainer.nodes=2"), tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGUSR1")
 def test_slurm_job_is_queued_again_and_resumes(
     recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

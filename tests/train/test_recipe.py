@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
+from fresh import run_fresh
 from model_shapes import fit_shape
 from raising import raises_about
 from torchcaps.data import DATASETS, Augment
@@ -115,7 +114,7 @@ def test_not_toml():
 
 def test_reading_a_recipe_does_not_import_lightning():
     code = "import sys, torchcaps.train as t; t.load_recipe(); t.Run; sys.exit('lightning' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert run_fresh(code).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", ".", "", "a\\b", "x\n", "-x", "a" * 200])

@@ -273,7 +273,7 @@ def keep_for_comparison(folder: Path) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names the open file by /proc")
-@pytest.mark.parametrize("moment", ["writing", "training"])
+@pytest.mark.parametrize("moment", [pytest.param("writing", marks=pytest.mark.slow), "training"])
 def test_sigkill(recipe, tmp_path, moment, monkeypatch):
     steps = {name: tmp_path / f"{name}.jsonl" for name in ("whole", "run")}
     (tmp_path / "recipe.toml").write_text(recipe().to_toml())
@@ -472,7 +472,7 @@ def few_digits(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("name", ["multimnist", "digit_pairs"])
+@pytest.mark.parametrize("name", ["multimnist", pytest.param("digit_pairs", marks=pytest.mark.slow)])
 def test_killed_run_on_pairs_is_identical(few_digits, tmp_path, monkeypatch, name):
     small = ["data.options.source=digits", "data.batch_size=4", "data.epoch_size=12", "trainer.epochs=2"]
     more = [f"data.name={name}", "trainer.checkpoint_every=2", "trainer.accelerator=cpu", "data.augment.shift=1"]

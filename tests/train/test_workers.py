@@ -116,6 +116,7 @@ def training(recipe: MakeRecipe, tmp_path: Path, epochs: int) -> Iterator[tuple[
             pass
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_stops_all_processes(recipe: MakeRecipe, tmp_path: Path) -> None:
     with training(recipe, tmp_path, 500) as (process, folder):
         workers = workers_of(process.pid)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import matplotlib
 import numpy as np
 
+from fresh import run_fresh
 from raising import raises_about
 from torchcaps import viz
 from torchcaps.errors import ConfigError
@@ -64,5 +63,4 @@ def test_pyplot_is_not_imported() -> None:
     code = (
         "import sys; from torchcaps import viz; viz.curves({'loss': [1, 2]}); print('matplotlib.pyplot' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert run_fresh(code).stdout == "False\n"
