@@ -12,7 +12,7 @@ from torchcaps.data import load_data
 from torchcaps.data.folder_files import scan_folder
 from torchcaps.errors import ConfigError, DataError
 from torchcaps.train import choose_recipe, find_lr, fit, load_recipe, parse_recipe
-from torchcaps.train.folder_recipe import dump_value, folder_path
+from torchcaps.train.folder_recipe import PATIENT, dump_value, folder_path, patience_choices
 from torchcaps.train.recipe import full_keys, plain_name
 
 
@@ -44,6 +44,11 @@ def test_a_recipe_that_trains(photos: Path, tmp_path: Path) -> None:
     # The choice is stored as a plain recipe.
     assert parse_recipe((run.path / "recipe.toml").read_text()) == run.recipe
     assert run.results["test_images"] == 4
+
+
+def test_few_validation_images_do_not_end_a_run() -> None:
+    assert patience_choices(60, PATIENT - 1) == []
+    assert [choice.value for choice in patience_choices(60, PATIENT)] == [20]
 
 
 def test_each_choice_can_be_overridden(photos: Path) -> None:

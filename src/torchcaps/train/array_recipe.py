@@ -20,6 +20,7 @@ from torchcaps.train.folder_recipe import (
     epochs_for,
     is_given,
     model_choices,
+    patience_choices,
 )
 from torchcaps.train.recipe import full_keys, load_recipe, plain_name
 
@@ -120,7 +121,7 @@ def _choices(scanned: ArrayFile, path: Path, batch: int | None) -> list[Choice]:
     chosen += [
         Choice("data.batch_size", batch, f"{train:,} {kind} for training give {steps:,} steps per epoch"),
         Choice("trainer.epochs", epochs, f"{epochs * steps:,} steps in total"),
-        Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run"),
+        *patience_choices(epochs, len(scanned.splits["val"][1])),
         Choice("trainer.checkpoint_every", min(100, steps), "at least one checkpoint per epoch"),
         Choice("optim.warmup", min(500, max(1, round(0.05 * epochs * steps))), "a twentieth of the steps"),
     ]

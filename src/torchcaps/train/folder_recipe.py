@@ -28,6 +28,8 @@ _STEP_KEYS = (
     "trainer.checkpoint_every",
     "optim.warmup",
 )
+# Validation samples from which on a run may end early: with fewer, the best epoch is a matter of luck.
+PATIENT = 200
 # From this ratio of the largest to the smallest class on, classes are weighted.
 UNBALANCED = 1.5
 
@@ -176,7 +178,7 @@ def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[s
         *model_choices(train, min(height, width)),
         Choice("data.batch_size", batch, f"{train:,} images for training give {steps:,} steps per epoch"),
         Choice("trainer.epochs", epochs, f"{epochs * steps:,} steps in total"),
-        Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run"),
+        *patience_choices(epochs, sum(map(len, scanned.splits["val"].values()))),
         Choice("trainer.checkpoint_every", min(100, steps), "at least one checkpoint per epoch"),
         Choice("optim.warmup", min(500, max(1, round(0.05 * epochs * steps))), "a twentieth of the steps"),
         Choice("optim.name", "adamw", "with weight decay against overfitting"),
@@ -227,6 +229,13 @@ def batch_size_for(train: int) -> int:
 def epochs_for(steps: int, least: int = MIN_EPOCHS) -> int:
     """Return a number of epochs of a given number of steps."""
     return max(least, min(MAX_EPOCHS, math.ceil(STEPS / steps)))
+
+
+def patience_choices(epochs: int, val: int) -> list[Choice]:
+    """Return the patience for a number of epochs and validation samples, with the reason; none for few samples."""
+    if val < PATIENT:
+        return []
+    return [Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run")]
 
 
 def augment_choices(channels: int) -> list[Choice]:
