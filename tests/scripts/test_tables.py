@@ -276,3 +276,24 @@ def test_only_the_networks_of_a_paper_have_its_number():
     published = {row[1] for row in rows if row[3].strip() and row[1] != "network"}
     assert "Efficient-CapsNet" in published
     assert not published & {"Branched CapsNet", "Residual CapsNet", "CNN"}
+
+
+def test_recorded_installations(tmp_path):
+    file = tmp_path / "install.json"
+    tables = script("make_tables")
+    assert tables.installs(file) == "No installation is recorded yet."
+    row = {
+        "compiler": True,
+        "extras": "all",
+        "packages": 109,
+        "package_mb": 1300.4,
+        "wheel_mb": 7.94,
+        "installed_mb": 11.2,
+    }
+    times = {"import_torch_seconds": 1.5, "import_seconds": 0.01, "version_seconds": 0.06}
+    about = {"machine": {"processor": "a processor"}, "versions": {"python": "3.11.7", "torch": "2.13.0"}}
+    file.write_text(json.dumps({"installs": [{**row, **times}], **about}))
+    lines = tables.installs(file).splitlines()
+    assert lines[2] == "| yes | all | 109 | 1300 MB | 7.9 MB | 11.2 MB | 1.50 s | 0.01 s | 0.06 s |"
+    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")
+    assert lines[-1] == "Times are those of the processor; a processor, Python 3.11.7, torch 2.13.0."
