@@ -239,11 +239,16 @@ def measured(protocol: str) -> str:
     tables: dict[tuple[str, ...], list[str]] = {}
     for label, result in sorted(found.items()):
         columns = tuple(result["columns"])
-        head = [f"| network | row | images | {' | '.join(columns)} |", "|---|---|---:|" + "---:|" * len(columns)]
+        head = [
+            f"| network, accuracy | row | images | {' | '.join(columns)} |",
+            "|---|---|---:|" + "---:|" * len(columns),
+        ]
         lines = tables.setdefault(columns, head)
         for row in result["rows"]:
             shown = [_number(row, column, result["is_share"]) for column in columns]
-            lines.append(f"| `{label}` | {row['name']} | {row['count']:,} | {' | '.join(shown)} |")
+            accuracy = result.get("test_accuracy")
+            name = f"`{label}`" if accuracy is None else f"`{label}`, {accuracy:.1%}"
+            lines.append(f"| {name} | {row['name']} | {row['count']:,} | {' | '.join(shown)} |")
     return "\n\n".join("\n".join(lines) for lines in tables.values())
 
 
