@@ -1,13 +1,15 @@
 """Train in 32 and in 16 bits: `python scripts/measure_precision.py FOLDER [SEEDS]`, with a folder for the runs.
 
 The recipe `digits` is trained in both precisions with several seeds (default: 3), in turns. A run of the folder that is
-finished is not trained again, one that was stopped continues. The results are stored in results/precision.json.
+finished is not trained again, one that was stopped continues. The results are stored in results/precision.json; the
+time of the processor is that of one thread, and missing for a run that was stopped.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torchcaps.train.environment import provenance
 
 FILE = Path(__file__).resolve().parent.parent / "results" / "precision.json"
 PRECISIONS = ("32-true", "bf16-mixed")
+SECONDS = "processor_seconds.json"
 KEPT = ("seconds", "results", "machine", "versions", "commit", "finished")
 
 
@@ -25,7 +28,10 @@ def train(folder: Path, precision: str, seed: int) -> Run:
     """Return the finished run of a precision and a seed."""
     path = folder / f"{precision}-{seed}"
     if not path.exists():
-        return fit(load_recipe("digits", [f"trainer.precision={precision}", f"seed={seed}"]), path)
+        before = time.process_time()
+        run = fit(load_recipe("digits", [f"trainer.precision={precision}", f"seed={seed}"]), path)
+        (path / SECONDS).write_text(json.dumps(time.process_time() - before))
+        return run
     run = Run.open(path)
     return run if run.status == "finished" else resume(path)
 
@@ -44,10 +50,13 @@ def measure(folder: Path, seeds: int, file: Path = FILE) -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(seeds):
         for precision in PRECISIONS:
-            record = train(folder, precision, seed).record
+            run = train(folder, precision, seed)
+            record, seconds = run.record, run.path / SECONDS
             if record["status"] != "finished":
                 raise SystemExit(f"{precision}, seed {seed}: {record['status']}; the same command continues")
-            rows.append({"precision": precision, "seed": seed, **{name: record[name] for name in KEPT}})
+            time_taken = {"processor_seconds": json.loads(seconds.read_text()) if seconds.exists() else None}
+            kept = {name: record[name] for name in KEPT}
+            rows.append({"precision": precision, "seed": seed, **time_taken, **kept})
             about = {"recipe": "digits", "bfloat16_instructions": has_instructions(), **provenance()}
             file.write_text(json.dumps({**about, "runs": rows}, indent=1) + "\n")
 
