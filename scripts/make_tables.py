@@ -422,7 +422,7 @@ def speed(file: Path = BENCHMARK) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
 
 
-def routers(folder: Path = ROOT / "benchmarks" / "results") -> str:
+def routers(folder: Path = ROOT / "benchmarks" / "results" / "first") -> str:
     """Return time and memory of every router, dense and convolutional, by backend in Markdown."""
     files = {name: folder / f"{name}.json" for name in router_cases().values()}
     header, *lines = router_lines({name: read_result(file) for name, file in files.items() if file.exists()})

@@ -21,6 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock: it advances by the seconds that tasks add to the list."""
     passed: list[float] = []
     monkeypatch.setattr(measure.time, "perf_counter", lambda: sum(passed))
+    monkeypatch.setattr(measure.time, "process_time", lambda: 0.0)
     return passed
 
 
@@ -38,6 +39,8 @@ def test_rows_of_all_candidates(toy, clock):
         "forward": {"min": 0.25, "median": 0.5, "rounds": 3},
         "both": {"min": 2.0, "median": 3.0, "rounds": 3},
     }
+    # The processor had nothing to do.
+    assert rows["slow"]["processor"]["both"] == {"min": 0.0, "median": 0.0, "rounds": 3}
     assert rows["slow"]["gflops"] == pytest.approx(16e6 / 2.0 / 1e9)
     assert rows["ours"]["times"]["both"] == {"min": 0.0, "median": 0.0, "rounds": 3}
     assert rows["broken"]["error"] == "RuntimeError: no compiler"

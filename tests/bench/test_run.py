@@ -15,6 +15,8 @@ def test_result_has_provenance(toy, tmp_path):
     assert result["benchmark"] == "toy"
     assert result["quick"] is True
     assert {"date", "commit", "versions", "machine", "kernels"} <= set(result)
+    # Before the first point, and after each.
+    assert len(result["load"]) == 2
     assert len(result["rows"]) == len(case.candidates)
     assert seen == [(0, 2), (1, 2), (2, 2)]
     path = write_result(result, tmp_path / "new" / "folder")

@@ -55,6 +55,14 @@ def test_results_are_written_and_rendered(measured, capsys, tmp_path, monkeypatc
     assert "| ours | 1.0 (2.0) | 1.00 |" in (tmp_path / "pages" / "dynamic.md").read_text()
 
 
+def test_first_sizes_do_not_replace_results_of_all(measured, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "dynamic", "--first"]) == 0
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json")] == [
+        "benchmarks/results/first/dynamic.json"
+    ]
+
+
 def test_json_is_one_document(measured, capsys, tmp_path):
     assert main(["bench", "dynamic", "--json", "--out", str(tmp_path)]) == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]

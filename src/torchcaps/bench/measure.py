@@ -33,6 +33,18 @@ class TimingBudget(NamedTuple):
     seconds: float
 
 
+class Times(NamedTuple):
+    """Seconds that a call took.
+
+    Attributes:
+        wall: Seconds that passed.
+        processor: Seconds of the processor, the sum over all threads.
+    """
+
+    wall: float
+    processor: float
+
+
 def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
     """Time every task of every candidate; in a round each task runs once.
 
@@ -42,7 +54,7 @@ def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
         budget: How long to measure.
 
     Returns:
-        One row per candidate: minimum and median of every task, rates, and errors.
+        One row per candidate: minimum and median of every task, also of the processor's time, rates, errors.
     """
     names = [candidate.name for candidate in case.candidates]
     rows: dict[str, Row] = {name: {"point": dict(point), "candidate": name} for name in names}
@@ -51,7 +63,7 @@ def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
         tasks = _try(rows[candidate.name], lambda candidate=candidate: _warm(candidate, point))
         if tasks is not None:
             ready[candidate.name] = tasks
-    times: dict[str, dict[str, list[float]]] = {name: {task: [] for task in tasks} for name, tasks in ready.items()}
+    times: dict[str, dict[str, list[Times]]] = {name: {task: [] for task in tasks} for name, tasks in ready.items()}
     end = time.perf_counter() + budget.seconds
     for number in range(budget.rounds):
         for name, tasks in ready.items():
@@ -62,7 +74,12 @@ def measure_point(case: Case, point: Point, budget: TimingBudget) -> list[Row]:
         if time.perf_counter() > end and number >= 2:
             break
     for name in ready:
-        rows[name]["times"] = {task: _summary(all_times) for task, all_times in times[name].items() if all_times}
+        taken = {task: all_times for task, all_times in times[name].items() if all_times}
+        rows[name]["times"] = {task: _summary([each.wall for each in all_times]) for task, all_times in taken.items()}
+        # Of all threads; what else runs on the machine changes it less.
+        rows[name]["processor"] = {
+            task: _summary([each.processor for each in all_times]) for task, all_times in taken.items()
+        }
         flops = case.candidate(name).flops
         if flops is not None and rows[name]["times"]:
             last = list(rows[name]["times"].values())[-1]
@@ -150,10 +167,10 @@ def _try(row: Row, call: Callable[[], Any]) -> Any:
         return None
 
 
-def _time(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _time(call: Callable[[], object]) -> Times:
+    start, processor = time.perf_counter(), time.process_time()
     call()
-    return time.perf_counter() - start
+    return Times(time.perf_counter() - start, time.process_time() - processor)
 
 
 def _summary(times: list[float]) -> dict[str, float]:

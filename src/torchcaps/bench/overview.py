@@ -11,7 +11,7 @@ from torchcaps.nn import ROUTERS
 
 BACKENDS = ("reference", "recompute", "fused")
 # Benchmarks in a dense layer whose name is not that of the router.
-DENSE = {"em": "em_dense"}
+DENSE = {"em": "em_dense", "dynamic": "dynamic_dense"}
 TASK = "forward+backward"
 
 
@@ -78,7 +78,9 @@ def router_lines(results: Mapping[str, Result]) -> list[list[str]]:
 def _cells(result: Result) -> list[str]:
     point = result["rows"][0]["point"]
     rows = {row["candidate"]: row for row in result["rows"] if row["point"] == point}
-    times = [rows.get(name, {}).get("times", {}).get(TASK, {}).get("min") for name in BACKENDS]
+    # The time of the processor is the sum over all threads.
+    kind = "processor" if result["machine"]["threads"] == 1 else "times"
+    times = [rows.get(name, {}).get(kind, {}).get(TASK, {}).get("min") for name in BACKENDS]
     memory = [_memory(rows.get(name, {})) for name in BACKENDS]
     cells = [*(_cell(time, times[0], 1e3) for time in times), *(_cell(peak, memory[0], 1) for peak in memory)]
     return [*cells, f"{gradient_bytes(point) / 1e6:.1f}", result["date"][:10]]

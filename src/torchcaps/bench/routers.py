@@ -107,7 +107,8 @@ def add_router(name: str, title: str, copies: float, case: str | None = None) ->
     def reference_needs(point: Point) -> float:
         return copies * vote_bytes(point)
 
-    base = dict(DIGIT_CAPS)
+    # Half of the paper's batch, so that the gradients of the weight weigh more.
+    base = {**DIGIT_CAPS, "batch": 64}
     if "iters" not in inspect.signature(ROUTERS[name]).parameters:
         del base["iters"]
     CASES.add(
@@ -115,7 +116,7 @@ def add_router(name: str, title: str, copies: float, case: str | None = None) ->
         Case(
             title=f"The DigitCaps layer with {title}: 1152 capsules of 8 to 10 capsules of 16",
             candidates=candidates(name, layer_tasks, reference_needs, conv=False),
-            points=one_axis_sweep(base, batch=(16, 64), children=(288, 4608), parents=(5, 20)),
+            points=one_axis_sweep(base, batch=(16, 128), children=(288, 4608), parents=(5, 20)),
             quick=({**base, "batch": 16},),
             check=partial(check_kernel, name),
         ),
@@ -137,3 +138,4 @@ KNOWN = {
 for _name in sorted(set(ROUTERS) - {"dynamic", "em", "heinsen"}):
     add_router(_name, *KNOWN.get(_name, (f"{_name} routing", max(copies for _, copies in KNOWN.values()))))
 add_router("em", "EM routing", 14, case="em_dense")
+add_router("dynamic", "dynamic routing", 5, case="dynamic_dense")

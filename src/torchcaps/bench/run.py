@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def run_case(
         progress: Called with the numbers of done and of all steps.
 
     Returns:
-        The result, with machine, versions and commit.
+        The result, with machine, its load before and after each point, versions and commit.
 
     Raises:
         KernelMismatchError: If a kernel differs from the reference.
@@ -57,6 +58,7 @@ def run_case(
             f"{name}: expected a kernel that matches the reference, got different results\n{error}"
         ) from None
     rows: list[Result] = []
+    load = [_load()]
     for done, point in enumerate(points):
         progress(2 * done, 2 * len(points))
         measured = measure_point(case, point, budget)
@@ -65,6 +67,7 @@ def run_case(
             if "error" not in row:
                 row["memory"] = measure_memory(name, row["candidate"], point)
         rows += measured
+        load.append(_load())
     progress(2 * len(points), 2 * len(points))
     return {
         "benchmark": name,
@@ -74,9 +77,15 @@ def run_case(
         "commit": commit(),
         "versions": versions(),
         "machine": machine(),
+        "load": load,
         "kernels": [kernel._asdict() for kernel in list_kernels()],
         "rows": rows,
     }
+
+
+def _load() -> float | None:
+    """Return how many processes were ready to run in the last minute, this one included, where the system says."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 def write_result(result: Result, folder: Path) -> Path:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from torchcaps.cli._output import Output
 
 RESULTS = Path("benchmarks") / "results"
+# Apart from the results of all sizes, which they would replace.
+FIRST = RESULTS / "first"
 # Not one benchmark among others: it compares sizes, not candidates, and has a page of its own.
 SCALING = "scaling"
 
@@ -20,7 +22,7 @@ SCALING = "scaling"
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all), or scaling")
     parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
-    parser.add_argument("--first", action="store_true", help="only the sizes of the summary, with all rounds")
+    parser.add_argument("--first", action="store_true", help=f"only the sizes of the summary, with all rounds; results go to {FIRST}")
     parser.add_argument(
         "--device",
         default="cpu",
@@ -56,7 +58,7 @@ def _run(args: Namespace, out: Output) -> int:
         out.document({"written": written})
         out.say("\n".join(map(str, written)))
         return 0
-    folder = args.out if args.quick else args.out or RESULTS
+    folder = args.out if args.quick else args.out or (FIRST if args.first else RESULTS)
     results = []
     for name in names:
         with out.progress(name) as progress, out.stdout_kept():
