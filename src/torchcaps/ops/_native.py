@@ -259,12 +259,8 @@ def native_op(
             if [tuple(tensor.shape) for tensor in given] != [tuple(shape) for shape in wanted]:
                 got = [tuple(tensor.shape) for tensor in given]
                 raise ShapeError(f"{label}: expected {[tuple(shape) for shape in wanted]}, got {got}")
-        computed = [all_gradients or need for need in needed]
-        outputs = [
-            _allocate(inputs[0] if tensor is None else tensor, tensor.shape if compute and tensor is not None else (0,))
-            for tensor, compute in zip(inputs[:gradients], computed, strict=True)
-        ]
-        return [*inputs, *rest], outputs
+        made = [tensor if all_gradients or need else None for tensor, need in zip(inputs, needed, strict=False)]
+        return [*inputs, *rest], _allocate_gradients(inputs[0], made)
 
     def run_backward(*args: Any) -> list[Tensor]:
         inputs, outputs = prepare_backward(args)
@@ -381,6 +377,21 @@ def check_alike(names: Sequence[str], tensors: Sequence[Tensor | None], mixed: b
 def _allocate(like: Tensor, shape: Shape) -> Tensor:
     """Allocate an output of a kernel, which overwrites all of it."""
     return like.new_empty(shape)
+
+
+def _allocate_gradients(like: Tensor, tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    """Allocate a gradient for each tensor, empty for None.
+
+    The largest come first: they take the memory that gradients of an earlier pass left, before smaller ones divide it.
+    """
+    counts = [0 if tensor is None else tensor.numel() for tensor in tensors]
+    # To compare symbols of `torch.compile` would fix the sizes.
+    sizes = [count if isinstance(count, int) else 0 for count in counts]
+    made: dict[int, Tensor] = {}
+    for k in sorted(range(len(tensors)), key=lambda k: sizes[k], reverse=True):
+        tensor = tensors[k]
+        made[k] = _allocate(like, (0,)) if tensor is None else _allocate(tensor, tensor.shape)
+    return [made[k] for k in range(len(tensors))]
 
 
 def _any_values(tensors: Sequence[Tensor]) -> bool:
