@@ -425,9 +425,15 @@ def speed(file: Path = BENCHMARK) -> str:
 def routers(folder: Path = ROOT / "benchmarks" / "results" / "first") -> str:
     """Return time and memory of every router, dense and convolutional, by backend in Markdown."""
     files = {name: folder / f"{name}.json" for name in router_cases().values()}
-    header, *lines = router_lines({name: read_result(file) for name, file in files.items() if file.exists()})
+    found = {name: read_result(file) for name, file in files.items() if file.exists()}
+    header, *lines = router_lines(found)
     rule = ["---", "---", *("---:" for _ in header[2:])]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *lines))
+    table = [f"| {' | '.join(cells)} |" for cells in (header, rule, *lines)]
+    if found:
+        machines = sorted({result["machine"]["processor"] for result in found.values()})
+        loads = sorted(load for result in found.values() for load in result["load"])
+        table += ["", f"{', '.join(machines)}; its load was {loads[0]:g} to {loads[-1]:g} meanwhile."]
+    return "\n".join(table)
 
 
 def models() -> str:
@@ -713,6 +719,27 @@ def installs(file: Path = ROOT / "results" / "install.json") -> str:
     return "\n".join([*lines, "", about])
 
 
+def precisions(
+    file: Path = ROOT / "results" / "precision.json",
+    step: Path = ROOT / "benchmarks" / "results" / "precision.json",
+) -> str:
+    """Return what training in 16 bits saves and costs in Markdown: `digits` in both, and a step of `capsnet`."""
+    runs = json.loads(file.read_text())["runs"]
+    rows = {row["candidate"]: row for row in read_result(step)["rows"]}
+    lines = [
+        "| precision | `digits`, test accuracy % | runs | processor's minutes each | a step of `capsnet`, ms |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, row in rows.items():
+        some = [run for run in runs if run["precision"] == name]
+        timed = [run["processor_seconds"] for run in some if run["processor_seconds"] is not None]
+        accuracy = format_statistic(summarize(run["results"]["test_accuracy"] for run in some), 2, 100)
+        minutes = format_statistic(summarize(timed), 1, 1 / 60) if timed else ""
+        taken = 1e3 * row["processor"]["step"]["min"]
+        lines.append(f"| `{name}` | {accuracy} | {len(some)} | {minutes} | {taken:.0f} |")
+    return "\n".join([*lines, "", f"One thread, {runs[0]['machine']['processor']}; times are those of the processor."])
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"highlights": highlights},
     "docs/benchmarks.md": {"routers": routers},
@@ -732,7 +759,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/serving.md": {"serving": serving},
     "docs/results.md": {"headlines": headlines, "results": results, "speed": speed},
     "docs/security.md": {"fuzzing": fuzzing, "attack": attacked, "bombs": bombs},
-    "docs/training.md": {"faults": faults},
+    "docs/training.md": {"precision": precisions, "faults": faults},
 }
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from raising import raises_about
 from torchcaps import ops
@@ -125,6 +126,7 @@ def cases() -> Iterator[tuple[str, Callable[[int, Any], None]]]:
     yield "kernels serve", kernels_serve
     yield "no whole weight", no_whole_weight
     yield "beside fully_shard", beside_fsdp
+    yield "recompute beside DDP and fully_shard", recompute_beside_ddp_and_fsdp
     yield "models", models
     yield "errors", errors
 
@@ -161,11 +163,11 @@ def no_whole_weight(rank: int, mesh: Any) -> None:
 
 
 class Network(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, routing: str = "attention", **options: Any) -> None:
         super().__init__()
         torch.manual_seed(1)
         self.first = nn.Linear(IN, IN, dtype=torch.float64)
-        self.classes = make_layer("attention")
+        self.classes = make_layer(routing, **options)
 
     def forward(self, children: Capsules) -> Tensor:
         return loss_of(self.classes(Capsules(self.first(children.poses), children.activations)))
@@ -179,6 +181,24 @@ def beside_fsdp(rank: int, mesh: Any) -> None:
     # The gain and offset of attention belong to no parent: FSDP has them, with the layer that reads them.
     fully_shard(several.classes, mesh=mesh, ignored_params={several.classes.weight})
     fully_shard(several, mesh=mesh, ignored_params={several.classes.weight})
+    take_steps(one, several, batches, rank)
+
+
+def recompute_beside_ddp_and_fsdp(rank: int, mesh: Any) -> None:
+    """`recompute`, one sample at a time, takes the steps of the reference in one process."""
+    ops.set_votes_memory(0.001)
+    try:
+        for routing in ("em", "attention"):
+            for wrap in (DistributedDataParallel, lambda network: fully_shard(network, mesh=mesh)):
+                several = wrap(Network(routing, backend="recompute"))
+                batches = [make_children(3, seed) for seed in range(WORLD)]
+                take_steps(Network(routing, backend="reference"), several, batches, rank)
+    finally:
+        ops.set_votes_memory(None)
+
+
+def take_steps(one: nn.Module, several: nn.Module, batches: list[Capsules], rank: int) -> None:
+    """Train a network with all batches, and a divided one with its own; their parameters stay equal."""
     for network in (one, several):
         optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
         for _ in range(3):
@@ -188,7 +208,8 @@ def beside_fsdp(rank: int, mesh: Any) -> None:
             optimizer.step()
     for (name, whole), part in zip(one.named_parameters(), several.parameters(), strict=True):
         divided: Any = part
-        torch.testing.assert_close(divided.full_tensor(), whole, msg=lambda text, name=name: f"{name}: {text}")
+        divided = divided.full_tensor() if hasattr(divided, "full_tensor") else divided
+        torch.testing.assert_close(divided, whole, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def models(rank: int, mesh: Any) -> None:

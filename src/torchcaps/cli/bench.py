@@ -22,7 +22,9 @@ SCALING = "scaling"
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of benchmarks (default: all), or scaling")
     parser.add_argument("--quick", action="store_true", help="few rounds at one small size, for a first impression")
-    parser.add_argument("--first", action="store_true", help=f"only the sizes of the summary, with all rounds; results go to {FIRST}")
+    parser.add_argument(
+        "--first", action="store_true", help=f"only the sizes of the summary, with all rounds; results go to {FIRST}"
+    )
     parser.add_argument(
         "--device",
         default="cpu",
