@@ -431,8 +431,9 @@ def routers(folder: Path = ROOT / "benchmarks" / "results" / "first") -> str:
     table = [f"| {' | '.join(cells)} |" for cells in (header, rule, *lines)]
     if found:
         machines = sorted({result["machine"]["processor"] for result in found.values()})
-        loads = sorted(load for result in found.values() for load in result["load"])
-        table += ["", f"{', '.join(machines)}; its load was {loads[0]:g} to {loads[-1]:g} meanwhile."]
+        loads = sorted(load for result in found.values() for load in result["load"] if load is not None)
+        load = f"; its load was {loads[0]:g} to {loads[-1]:g} meanwhile" if loads else ""
+        table += ["", f"{', '.join(machines)}{load}."]
     return "\n".join(table)
 
 

@@ -17,6 +17,7 @@ def result(toy, monkeypatch):
         lambda name, candidate, point: memory if candidate == "ours" else "killed by signal 9",
     )
     result = run_case("toy")
+    result["machine"]["threads"] = 2
     # Fixed times: one second per iteration for ours, twelve for the slow candidate.
     for row in result["rows"]:
         for times in row.get("times", {}).values():
@@ -42,6 +43,21 @@ def test_summary(result):
     assert slow[5] == "7"
     assert broken[:5] == ["broken", "", "", "RuntimeError: no compiler", ""]
     assert large[3].startswith("MemoryError: needs about")
+
+
+def test_one_thread_shows_the_time_of_the_processor(result, tmp_path):
+    result["machine"]["threads"] = 1
+    result["load"] = [7.5, None, 3.0]
+    for row in result["rows"]:
+        if "times" in row:
+            row["processor"] = {task: {"min": 0.25, "median": 0.5} for task in row["times"]}
+    assert summary(result)[1][1:3] == ["250.0 (500.0)", "250.0 (500.0)"]
+    text = render(result, tmp_path)[0].read_text()
+    assert "The time is that of the processor, at a load of 3 to 7.5." in text
+    # Results of all threads, and those of earlier versions, have the time that passed.
+    for row in result["rows"]:
+        row.pop("processor", None)
+    assert summary(result)[1][1] == "3000.0 (4000.0)"
 
 
 def test_equal_results_give_equal_files(result, tmp_path):

@@ -168,10 +168,19 @@ def _provenance(result: Result) -> str:
     ]
     return (
         f"# {result['title']}\n\nMinimum over several rounds; median in brackets. Candidates take turns. "
-        f"{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
+        f"{_about(result)}{machine['processor']}, {machine['threads']} threads, torch {versions['torch']}, "
         f"torchcaps {versions['torchcaps']} (commit {commit}), "
         f"kernels: {', '.join(kernels)}, {result['date'][:10]}.\n"
     )
+
+
+def _about(result: Result) -> str:
+    """Return a sentence on the time of the processor, if it is shown."""
+    if _kind(result) == "times":
+        return ""
+    loads = sorted(load for load in result["load"] if load is not None)
+    load = f", at a load of {loads[0]:g} to {loads[-1]:g}" if loads else ""
+    return f"The time is that of the processor{load}. "
 
 
 def _full_table(rows: list[Row]) -> list[list[str]]:
@@ -207,7 +216,16 @@ def _last_task(result: Result) -> str:
 
 
 def _at(result: Result, point: dict[str, int]) -> dict[str, Row]:
-    return {row["candidate"]: row for row in result["rows"] if row["point"] == point}
+    """Return the rows of a point by candidate; with one thread their times are those of the processor."""
+    rows = {row["candidate"]: row for row in result["rows"] if row["point"] == point}
+    kind = _kind(result)
+    return {name: {**row, "times": row[kind]} if kind in row else row for name, row in rows.items()}
+
+
+def _kind(result: Result) -> str:
+    """Return which times are shown; those of the processor are sums over threads, and missing in older results."""
+    one = result["machine"]["threads"] == 1 and any("processor" in row for row in result["rows"])
+    return "processor" if one else "times"
 
 
 def _apart(result: Result) -> Iterator[dict[str, int]]:
