@@ -120,9 +120,11 @@ void grid_attention_backward(const GridAttentionBackward<T>& to, const GridAtten
   ThreadTeam team(grid_team_size(q.grid, 2, threads));
   const int64_t scratch_bytes = call.kernels.scratch_bytes(q), lanes = call.kernels.lanes;
   const int64_t pairs = s.grid.kernel_height * s.grid.kernel_width * s.grid.types * s.grid.parents;
-  // The gradients of the pairs of one part of the cells: prior, base, route.
+  // The gradients of the pairs: prior, base, route. Where a pair belongs to one cell, all parts of the cells have one
+  // set of them together; else each part has its own.
   const int64_t prior = to.grad_prior ? pairs : 0, base = to.grad_base ? pairs : 0,
                 route = to.grad_route ? pairs * q.grid.in_dim() : 0, all_pairs = prior + base + route;
+  const int64_t sets = q.grid.exclusive ? 1 : partition.parts();
   char* scratch;
   T *keys, *grads, *partials, *sums, *of_pairs;
   Workspace workspace;
@@ -132,10 +134,10 @@ void grid_attention_backward(const GridAttentionBackward<T>& to, const GridAtten
     grads = carver.take<T>(plan.groups * call.state);
     partials = carver.take<T>(to.grad_key ? plan.ranges * plan.groups * call.state : 0);
     sums = carver.take<T>(to.grad_key ? plan.groups * call.state : 0);
-    of_pairs = carver.take<T>(partition.parts() * all_pairs);
+    of_pairs = carver.take<T>(sets * all_pairs);
     partition.take(carver);
   });
-  std::fill(of_pairs, of_pairs + partition.parts() * all_pairs, T(0));
+  std::fill(of_pairs, of_pairs + sets * all_pairs, T(0));
   if (to.grad_key && !q.through) std::fill(to.grad_key, to.grad_key + q.grid.batch * call.entries, T(0));
   team.run([&](int thread) {
     void* own = scratch + thread * scratch_bytes;
@@ -156,23 +158,21 @@ void grid_attention_backward(const GridAttentionBackward<T>& to, const GridAtten
     }
     partition.run(team, q.grid, {to.grad_poses, to.grad_activations, to.grad_weight},
                   [&](int64_t part, int64_t first, int64_t last, const GridGradients<T>& gradients) {
-                    T* at = of_pairs + part * all_pairs;
+                    T* at = of_pairs + (sets > 1 ? part : 0) * all_pairs;
                     call.kernels.backward(
                         q, first, last, to.key ? keys : nullptr, grads, gradients,
                         {prior ? at : nullptr, base ? at + prior : nullptr, route ? at + prior + base : nullptr}, own);
                   });
   });
   partition.reduce(to.grad_weight);
-  const auto sum_parts = [&](int64_t from, int64_t count, T* out) {
-    for (int64_t k = 0; k < count; ++k) {
-      T sum{};
-      for (int64_t part = 0; part < partition.parts(); ++part) sum += of_pairs[part * all_pairs + from + k];
-      out[k] = sum;
-    }
+  const auto sum_sets = [&](int64_t from, int64_t count, T* out) {
+    for (int64_t k = 0; k < count; ++k) out[k] = T{};
+    for (int64_t set = 0; set < sets; ++set)
+      for (int64_t k = 0; k < count; ++k) out[k] += of_pairs[set * all_pairs + from + k];
   };
-  sum_parts(0, prior, to.grad_prior);
-  sum_parts(prior, base, to.grad_base);
-  sum_parts(prior + base, route, to.grad_route);
+  sum_sets(0, prior, to.grad_prior);
+  sum_sets(prior, base, to.grad_base);
+  sum_sets(prior + base, route, to.grad_route);
 }
 
 }  // namespace

@@ -51,8 +51,9 @@ struct AttentionPass : GridPass<T> {
     return sum[0] + sum[1];
   }
 
-  // The votes of one child for all its parents, and its coupling to them.
-  static INLINE void couple(const Problem& q, const Child& child, const T* keys, const ChildScratch& own) {
+  // The coupling of one child to all its parents, and its votes for them unless nobody reads them.
+  static INLINE void couple(const Problem& q, const Child& child, const T* keys, bool keep_votes,
+                            const ChildScratch& own) {
     const Grid<T>& grid = q.grid;
     const int64_t D = grid.out_dim(), P = grid.in_dim();
     const Vec there = presence(q, child);
@@ -60,12 +61,13 @@ struct AttentionPass : GridPass<T> {
       Vec* kept = own.votes + k * D;
       Vec logit{};
       const Vec* key = keys ? entries(q, keys, parent) : nullptr;
-      Base::vote_blocks(grid, child.pose, matrix, kernel, there,
-                        [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
-                          constexpr int N = decltype(n)::value;
-                          for (int i = 0; i < N; ++i) kept[d + i] = votes[i];
-                          if (key) logit += Columns::template dot<N>(votes, key + d);
-                        });
+      if (key || keep_votes)
+        Base::vote_blocks(grid, child.pose, matrix, kernel, there,
+                          [&](auto n, int64_t d, const Vec* votes) INLINE_LAMBDA {
+                            constexpr int N = decltype(n)::value;
+                            for (int i = 0; i < N; ++i) kept[d + i] = votes[i];
+                            if (key) logit += Columns::template dot<N>(votes, key + d);
+                          });
       if (q.base) logit += q.base[pair_of(q, child, k, kernel)];
       if (q.route) {
         const T* route = q.route + pair_of(q, child, k, kernel) * P;
@@ -101,13 +103,13 @@ struct AttentionPass : GridPass<T> {
     const int64_t D = grid.out_dim();
     Carver carver(scratch);
     const ChildScratch own(grid, carver);
-    // A uniform coupling is known before the votes are: each vote is added as soon as it is computed.
-    const bool at_once = !has_logits(q, keys);
+    // Without keys the coupling is known before the votes are: each vote is added as soon as it is computed.
+    const bool at_once = !keys, even_shares = !has_logits(q, keys);
     Base::for_each_child(grid, block, own.cells, [&](const Child& child) {
-      if (!at_once) couple(q, child, keys, own);
+      if (!even_shares) couple(q, child, keys, !at_once, own);
       const Vec even = uniform(q, child), there = presence(q, child);
       Base::for_each_parent(grid, child, [&](int64_t parent, const T* matrix, int64_t k, int64_t kernel) {
-        const Vec share = share_of(q, child, at_once ? even : own.coupling[k], k, kernel);
+        const Vec share = share_of(q, child, even_shares ? even : own.coupling[k], k, kernel);
         Vec* sum = entries(q, total, parent);
         if (q.weighted) masses(q, total)[parent] += share;
         if (at_once) {
@@ -146,7 +148,7 @@ struct AttentionPass : GridPass<T> {
     Carver carver(scratch);
     const ChildScratch own(q.grid, carver);
     Base::for_each_child(q.grid, block, own.cells, [&](const Child& child) {
-      couple(q, child, keys, own);
+      couple(q, child, keys, true, own);
       coupling_gradients(q, child, grads, own);
       logit_gradients(q, child, own);
       Base::for_each_parent(q.grid, child, [&](int64_t parent, const T*, int64_t k, int64_t) {
@@ -170,10 +172,10 @@ struct AttentionPass : GridPass<T> {
     const Grid<T>& grid = q.grid;
     const int64_t D = grid.out_dim(), P = grid.in_dim();
     const bool through = q.through && has_logits(q, keys);
-    // Without logits, a prior or activations in the share, the gradient does not depend on the votes.
-    const bool needs_votes = has_logits(q, keys) || q.weighted || pairs.prior;
+    // Without a gradient through the coupling, of a prior or of activations in the share, nothing depends on the votes.
+    const bool needs_votes = through || q.weighted || pairs.prior, coupled = needs_votes || has_logits(q, keys);
+    if (coupled) couple(q, child, keys, needs_votes, own);
     if (needs_votes) {
-      couple(q, child, keys, own);
       coupling_gradients(q, child, grads, own);
       if (pairs.prior)
         Base::for_each_parent(grid, child, [&](int64_t, const T*, int64_t k, int64_t kernel) {
@@ -188,7 +190,7 @@ struct AttentionPass : GridPass<T> {
     }
     const Vec even = uniform(q, child);
     Base::for_each_parent(grid, child, [&](int64_t parent, const T*, int64_t k, int64_t kernel) {
-      const Vec share = share_of(q, child, needs_votes ? own.coupling[k] : even, k, kernel);
+      const Vec share = share_of(q, child, coupled ? own.coupling[k] : even, k, kernel);
       const Vec* of_total = entries(q, grads, parent);
       Vec* out = grad + k * D;
       for (int64_t d = 0; d < D; ++d) out[d] = share * of_total[d];

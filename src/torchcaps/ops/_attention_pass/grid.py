@@ -153,7 +153,8 @@ def _shapes(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> l
 def _cost(poses: Tensor, activations: Tensor, weight: Tensor, *rest: Any) -> Cost:
     key, prior, base, route, _, window, _, weighted, through = rest
     # One pass for the gradient of the key, and one for the coupling unless it and its gradient need no votes.
-    read = weighted or any(tensor is not None for tensor in (key, prior, base, route))
+    logits = key is not None or (through and any(tensor is not None for tensor in (base, route)))
+    read = weighted or prior is not None or logits
     backward = int(key is not None and through) + int(read)
     return Cost(grid_sizes(poses, weight, window).vote_flops, 1, backward)
 

@@ -89,4 +89,5 @@ def conv(
     check_random_options(seed, std)
     count = window.places * children.poses.shape[-2]
     logits = std * random_logits(count, weight.shape[1], seed=seed).to(weight)  # [K*K*I, J]
-    return squash_parents(attend_grid(children, weight, window, pairs=Pairs(base=logits)), bias, squash)
+    total = attend_grid(children, weight, window, pairs=Pairs(base=logits), through=False)  # [B, H', W', J, D]
+    return squash_parents(total, bias, squash)

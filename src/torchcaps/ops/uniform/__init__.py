@@ -9,7 +9,7 @@ register_routing(
     Routing(
         name="uniform",
         steps=uniform_steps,
-        kernels=(_native.cpu_kernel(conv=cpu.conv), Kernel("recompute", dense=recompute.dense, composite=True)),
+        kernels=(_native.cpu_kernel(cpu.dense, cpu.conv), Kernel("recompute", dense=recompute.dense, composite=True)),
         takes_bias=True,
     )
 )
