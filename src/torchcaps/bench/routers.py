@@ -25,7 +25,7 @@ def capsules(poses: Tensor) -> Capsules:
 
 
 def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
-    """Return the tasks of a layer, with the gradients of poses, weight and router parameters.
+    """Return the tasks of a layer, with the gradients of all that the router reads.
 
     Args:
         name: Name of the router.
@@ -40,7 +40,10 @@ def layer_tasks(name: str, backend: str, point: Point) -> Tasks:
     router = make_router({"name": name, **options})
     layer = CapsLinear(point["children"], point["parents"], IN_DIM, OUT_DIM, routing=router, backend=backend)
     poses = torch.rand(point["batch"], point["children"], IN_DIM).sub_(0.5).requires_grad_()
-    return forward_and_backward(lambda: layer(capsules(poses)), [poses, *layer.parameters()])
+    # Lengths that were given: to compute them is not part of the layer.
+    children = Capsules(poses, capsules(poses.detach()).activations.requires_grad_(router.reads_activations))
+    read = [*children] if router.reads_activations else [poses]
+    return forward_and_backward(lambda: layer(children), [*read, *layer.parameters()])
 
 
 def check_kernel(name: str) -> None:
