@@ -51,7 +51,7 @@ struct AttentionPass : GridPass<T> {
     return sum[0] + sum[1];
   }
 
-  // The coupling of one child to all its parents, and its votes for them unless nobody reads them.
+  // The coupling of one child to all its parents, and its votes for them where they are read.
   static INLINE void couple(const Problem& q, const Child& child, const T* keys, bool keep_votes,
                             const ChildScratch& own) {
     const Grid<T>& grid = q.grid;

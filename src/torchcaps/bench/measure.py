@@ -20,7 +20,7 @@ from torchcaps.bench._case import Candidate, Case, Point, Tasks
 
 Row = dict[str, Any]
 # glibc returns freed blocks of this size at once. Otherwise it keeps those below 32 MB, and where the holes do not fit
-# the next block, the peak has up to 15 MB that nobody uses, another number in each run.
+# the next block, the peak has up to 15 MB that are not in use, another number in each run.
 RETURN_BLOCKS = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
 

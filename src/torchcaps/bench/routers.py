@@ -110,7 +110,7 @@ def add_router(name: str, title: str, copies: float, case: str | None = None) ->
     def reference_needs(point: Point) -> float:
         return copies * vote_bytes(point)
 
-    # Half of the paper's batch, so that the gradients of the weight weigh more.
+    # Half of the batch of the paper: the gradients of the weight are a larger part of the memory.
     base = {**DIGIT_CAPS, "batch": 64}
     if "iters" not in inspect.signature(ROUTERS[name]).parameters:
         del base["iters"]
