@@ -14,7 +14,7 @@ from refusing import refused
 from shipping import ship
 from torchcaps.models import pretrained
 
-from .conftest import CLASSES
+from .conftest import CLASSES, train_in
 
 
 @pytest.fixture
@@ -140,6 +140,11 @@ def test_document_says_whether_there_are_probabilities(run: Path, image: Path, a
     document = ask_json("predict", copy, image)
     assert document["predictions"][0]["probabilities"] is None
     assert "validation split" in document["note"]
+
+
+def test_decoder_that_was_not_trained_rejects_nothing(pictures: Path, tmp_path: Path) -> None:
+    run = train_in(tmp_path / "plain", f"data.options.path={pictures}", "trainer.epochs=1", "loss.reconstruction=0")
+    assert set(json.loads((run / "run.json").read_text())["rejection"]["thresholds"]) == {"activation"}
 
 
 def test_run_with_two_classes_per_image(run: Path, image: Path, ask_json, tmp_path: Path) -> None:

@@ -132,6 +132,9 @@ class RunContext:
         if self.model.temperature is None:
             return None
         scores = novelty_of_data(self.model, self.data("val"), batch_size=self.run.recipe.data.batch_size)
+        # A decoder that was not trained tells nothing of an image.
+        if not self.run.recipe.loss.reconstruction:
+            scores.pop("reconstruction", None)
         return Rejection.fit(scores) if all(score.isfinite().all() for score in scores.values()) else None
 
     @property
