@@ -9,6 +9,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from torchcaps.data import DATASETS
+from torchcaps.models import MODELS
+from torchcaps.nn import DECODERS, LOSSES, ROUTERS
+from torchcaps.ops import ROUTINGS
+
 # On a busy machine examples take longer to generate and to run, which is no error of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -18,6 +23,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# All that programs and plugins can add to.
+REGISTRIES: tuple[Any, ...] = (DATASETS, DECODERS, LOSSES, MODELS, ROUTERS, ROUTINGS)
 
 
 def _state() -> dict[str, Any]:
@@ -29,6 +37,16 @@ def _state() -> dict[str, Any]:
         # Processes that later tests start inherit them.
         "variables": {name: value for name, value in os.environ.items() if name.startswith("TORCHCAPS_")},
     }
+
+
+@pytest.fixture(autouse=True)
+def _same_names() -> Iterator[None]:
+    """Forget what a test registers: later tests list all models, data sets and so on."""
+    before = [(registry, dict(registry._items)) for registry in REGISTRIES]
+    yield
+    for registry, items in before:
+        registry._items.clear()
+        registry._items.update(items)
 
 
 @pytest.fixture(autouse=True)

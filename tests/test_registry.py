@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+import torchcaps as tc
 from raising import raises_about
 from torchcaps import data, evaluation, models, nn, ops, testing, train, viz
 from torchcaps._registry import Registry, nearest
@@ -94,3 +95,10 @@ def test_every_registry_holds_something_and_teaches(registry: str) -> None:
 def test_core_registries_exist() -> None:
     here = {name.removeprefix("torchcaps.") for name in REGISTRIES}
     assert here >= {"ops.ROUTINGS", "nn.ROUTERS", "nn.DECODERS", "nn.LOSSES", "models.MODELS"}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_names_of_a_test_are_forgotten(number: int) -> None:
+    # The second time, the name is taken if the first time left it.
+    tc.register_model("net_of_a_test")(models.MODELS["cnn_small"])
+    assert "net_of_a_test" in models.list_models()
