@@ -25,11 +25,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("competition", ["global", "local", "positions"])
-@pytest.mark.parametrize(("stride", "shared", "coordinates"), [(1, False, True), (2, True, False)])
+@pytest.mark.parametrize(
+    ("stride", "shared", "coordinates", "block"), [(1, False, True, None), (2, True, False, None), (1, False, True, 3)]
+)
 def test_export_form_matches_reference(
-    options: dict[str, Any], competition: Any, stride: int, shared: bool, coordinates: bool
+    options: dict[str, Any],
+    competition: Any,
+    stride: int,
+    shared: bool,
+    coordinates: bool,
+    block: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
+    if block:
+        # Blocks of three and of one of the four parents: twelve positions with 27 children each.
+        monkeypatch.setattr(export, "BLOCK", 12 * 27 * 16 * block)
     options = dict(options)
     poses = options.pop("scale", 1.0) * torch.randn(2, 5, 6, 3, 16)
     children = Capsules(poses, torch.rand(2, 5, 6, 3))

@@ -19,6 +19,9 @@ from torchcaps.ops.em.schedules import inverse_temps, sharpnesses
 from torchcaps.ops.votes import block_matrices
 from torchcaps.types import Capsules
 
+# Most numbers in the votes of a block of parents.
+BLOCK = 2**20
+
 
 def unsupported(
     children: Capsules, weight: Tensor, *, window: Window, covariance: Covariance = "diagonal", **params: Any
@@ -76,74 +79,155 @@ def conv(
     """
     given = {**EM_OPTIONS, **options, "beta_u": beta_u, "beta_a": beta_a}
     # Constants of the graph, outside of what is repeated for every sample.
-    matrices = (
-        block_matrices(weight) if window.pose == "matrix" else weight.transpose(1, 2).flatten(2)
-    )  # [C or I, P, JD]
+    matrices = weight.transpose(1, 2)  # [C or I, P, J, D]
+    if window.pose == "matrix":
+        matrices = block_matrices(weight).unflatten(2, (weight.shape[1], -1))  # [C or I, P, J, D]
     table = _Table(window, children, weight.shape[1])
+    blocks = _blocks(matrices, math.prod(window.positions) * window.places * children.poses.shape[-2])
 
     def run(some: Capsules, load: Tensor | None = None) -> Capsules:
-        return _route(some, matrices, window, table, {**given, "load": load})
+        return _route(some, blocks, window, table, {**given, "load": load})
 
     return map_samples(run, children, weight, window, {} if load is None else {"load": load})
 
 
-def _route(children: Capsules, matrices: Tensor, window: Window, table: _Table, given: dict[str, Any]) -> Capsules:
-    beta_u, beta_a, load, momentum = (given[name] for name in ("beta_u", "beta_a", "load", "momentum"))
-    parents = len(beta_u)
+def _blocks(matrices: Tensor, children: int) -> list[tuple[slice, Tensor]]:
+    """Divide the parents of matrices [C or I, P, J, D] so that the votes of each part fit a cache.
+
+    Args:
+        matrices: The matrices of the votes.
+        children: Number of children of all positions of a sample.
+
+    Returns:
+        The places of some parents, and their matrices [C or I, P, J', D].
+    """
+    parents, size = matrices.shape[2:]
+    step = math.ceil(parents / math.ceil(children * parents * size / BLOCK))
+    if step >= parents:
+        return [(slice(None), matrices)]
+    places = [slice(first, first + step) for first in range(0, parents, step)]
+    return [(place, matrices[:, :, place].contiguous()) for place in places]
+
+
+def _route(
+    children: Capsules, parts: list[tuple[slice, Tensor]], window: Window, table: _Table, given: dict[str, Any]
+) -> Capsules:
+    iters, alone = given["iters"], len(parts) == 1
     poses, present = table.gather(children)  # [N, C, P], [N, 1, C]
-    share = present / parents if given["start"] == "types" else table.first_coupling(present)  # [N, 1, C]
-    votes = _votes(poses, matrices, window, parents)  # [C, N, J*D]
-    # The first shares are the same for all parents.
-    mass = share.sum(dim=-1, keepdim=True) + given["mass_floor"]  # [N, 1, 1]
-    centre = share @ votes.transpose(0, 1) / mass  # [N, 1, J*D]
-    votes = votes - centre.transpose(0, 1)  # [C, N, J*D]
-    squares = votes * votes  # [C, N, J*D]
-    second = (share @ squares.transpose(0, 1) / mass).view(-1, parents, matrices.shape[2] // parents)  # [N, J, D]
-    centre, size = centre.view(second.shape), second.shape[2]  # [N, J, D]
-    votes, squares = (part.unflatten(2, (parents, -1)).permute(1, 2, 0, 3) for part in (votes, squares))  # [N, J, C, D]
-    sharp = sharpnesses(given["sharpness"], given["iters"])
-    temps = inverse_temps(given["inverse_temp"], given["iters"])
-    # The mean of the iteration before, measured from the centre. At the beginning the mean is zero.
-    old, mean, activity = -centre, None, beta_a
-    for iteration, inverse in enumerate(temps):
-        total = share.sum(dim=-1, keepdim=True)  # [N, J, 1]
-        mass = total + given["mass_floor"]  # [N, J, 1]
-        rest = centre * (given["mass_floor"] / mass)  # [N, J, D]
-        if iteration:
-            first, second = ((share.unsqueeze(2) @ part).squeeze(2) / mass for part in (votes, squares))  # [N, J, D]
-            mean = first - rest  # [N, J, D]
-        else:
-            first, mean = rest, None
+    share = present / len(given["beta_u"]) if given["start"] == "types" else table.first_coupling(present)  # [N, 1, C]
+    blocks = [_Block(place, matrices, window, given, keep_squares=alone) for place, matrices in parts]
+    for iteration in range(iters):
+        logits: list[Tensor] = []
+        # One block from its votes to its logits, then the next one: its votes are read again while a cache has them.
+        for block in blocks:
+            if iteration:
+                block.update(share if alone else share[:, block.place])
+            else:
+                block.start(poses, share)
+            if iteration < iters - 1:
+                logits.append(block.logits())  # [N, J', C]
+        if logits:
+            share = table.softmax(_join(logits), given["background"]) * present  # [N, J, C]
+    activity = _join([block.activity for block in blocks])  # [N, J]
+    return window.unflatten_grid(Capsules(_join([block.poses() for block in blocks]), activity.sigmoid()))
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class _Block:
+    """Some of the parents, J' of them, in all iterations. Only the softmax over the parents joins them to the others.
+
+    The votes are measured from the first mean, the centre.
+    """
+
+    def __init__(
+        self, place: slice, matrices: Tensor, window: Window, given: dict[str, Any], *, keep_squares: bool
+    ) -> None:
+        self.place, self.matrices, self.window, self.given = place, matrices, window, given
+        # One more array of the size of the votes: of several blocks they are computed again.
+        self.keep_squares = keep_squares
+        self.beta_u, self.beta_a = (
+            given[name] if keep_squares else given[name][place] for name in ("beta_u", "beta_a")
+        )
+        self.sharp = iter(sharpnesses(given["sharpness"], given["iters"]))
+        self.temps = iter(inverse_temps(given["inverse_temp"], given["iters"]))
+        # Measured from the centre; None for zero.
+        self.mean: Tensor | None = None
+
+    def start(self, poses: Tensor, share: Tensor) -> None:
+        """Compute the votes of poses [N, C, P] and the first M-step; its share [N, 1, C] is that of all parents."""
+        floor, sizes = self.given["mass_floor"], self.matrices.shape[2:]
+        mass = share.sum(dim=-1, keepdim=True) + floor  # [N, 1, 1]
+        votes = _votes(poses, self.matrices, self.window)  # [C, N, J'*D]
+        centre = share @ votes.transpose(0, 1) / mass  # [N, 1, J'*D]
+        self.votes = votes - centre.transpose(0, 1)  # [C, N, J'*D]
+        self.centre = centre.unflatten(2, sizes).squeeze(1)  # [N, J', D]
+        self.squares = self.votes * self.votes  # [C, N, J'*D]
+        second = (share @ self.squares.transpose(0, 1) / mass).unflatten(2, sizes).squeeze(1)  # [N, J', D]
+        first = self.centre * (floor / mass)  # [N, J', D]
+        # The mean of the iteration before is zero.
+        old = -self.centre
+        self._m_step(share.sum(dim=-1, keepdim=True), first, second, None, old)
+
+    def update(self, share: Tensor) -> None:
+        """Compute the M-step for a share [N, J', C]."""
+        total = share.sum(dim=-1, keepdim=True)  # [N, J', 1]
+        mass = total + self.given["mass_floor"]  # [N, J', 1]
+        if not self.keep_squares:
+            self.squares = self.votes * self.votes  # [C, N, J'*D]
+        first, second = (
+            (share.unsqueeze(2) @ self._by_parent(part)).squeeze(2) / mass for part in (self.votes, self.squares)
+        )  # [N, J', D]
+        mean = first - self.centre * (self.given["mass_floor"] / mass)  # [N, J', D]
+        old = -self.centre if self.mean is None else self.mean
+        self._m_step(total, first, second, mean, old)
+
+    def logits(self) -> Tensor:
+        """Return the logits [N, J', C] of the E-step."""
+        sharp, size = next(self.sharp), self.variance.shape[2]
+        precision = sharp / self.variance  # [N, J', D]
+        constant = sharp * (self.log_det + size * math.log(2 * math.pi))  # [N, J']
+        logits = (self._by_parent(self.squares) @ (-0.5 * precision).unsqueeze(3)).squeeze(3)  # [N, J', C]
+        if self.mean is not None:
+            constant = constant + (self.mean * self.mean * precision).sum(dim=-1)  # [N, J']
+            logits = logits + (self._by_parent(self.votes) @ (self.mean * precision).unsqueeze(3)).squeeze(3)
+        return logits + (F.logsigmoid(self.activity) - 0.5 * constant).unsqueeze(2)  # [N, J', C]
+
+    def poses(self) -> Tensor:
+        """Return the means [N, J', D]."""
+        return self.centre if self.mean is None else self.centre + self.mean
+
+    def _m_step(self, total: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, old: Tensor) -> None:
+        """Set mean, variance and activity by the moments of the votes and the sum of the shares [N, J' or 1, 1]."""
+        momentum, load = self.given["momentum"], self.given["load"]
+        mass = total + self.given["mass_floor"]
         if momentum:
-            mean = momentum * old + (0 if mean is None else (1 - momentum) * mean)  # [N, J, D]
-        variance = second + given["variance_floor"]  # [N, J, D]
+            mean = momentum * old + (0 if mean is None else (1 - momentum) * mean)  # [N, J', D]
+        variance = second + self.given["variance_floor"]  # [N, J', D]
         if mean is not None:
             # The sum of share (vote - mean)^2; total / mass is 1 but for the floor.
-            variance = variance + mean * (mean * (total / mass) - 2 * first)  # [N, J, D]
-            old = mean
-        log_det = variance.log().sum(dim=-1)  # [N, J]
-        cost = (size * beta_u + 0.5 * log_det) * total.squeeze(2)  # [N, J]
-        activity = inverse * (beta_a - (cost if load is None else cost / load.unsqueeze(1)))  # [N, J]
-        if iteration < len(temps) - 1:
-            precision = sharp[iteration] / variance  # [N, J, D]
-            constant = sharp[iteration] * (log_det + size * math.log(2 * math.pi))  # [N, J]
-            logits = (squares @ (-0.5 * precision).unsqueeze(3)).squeeze(3)  # [N, J, C]
-            if mean is not None:
-                constant = constant + (mean * mean * precision).sum(dim=-1)  # [N, J]
-                logits = logits + (votes @ (mean * precision).unsqueeze(3)).squeeze(3)  # [N, J, C]
-            logits = logits + (F.logsigmoid(activity) - 0.5 * constant).unsqueeze(2)  # [N, J, C]
-            share = table.softmax(logits, given["background"]) * present  # [N, J, C]
-    poses = centre if mean is None else centre + mean  # [N, J, D]
-    return window.unflatten_grid(Capsules(poses, activity.sigmoid()))
+            variance = variance + mean * (mean * (total / mass) - 2 * first)  # [N, J', D]
+        self.mean, self.variance = mean, variance
+        self.log_det = variance.log().sum(dim=-1)  # [N, J']
+        cost = (variance.shape[2] * self.beta_u + 0.5 * self.log_det) * total.squeeze(2)  # [N, J']
+        cost = cost if load is None else cost / load.unsqueeze(1)  # [N, J']
+        self.activity = next(self.temps) * (self.beta_a - cost)  # [N, J']
+
+    def _by_parent(self, values: Tensor) -> Tensor:
+        """Arrange values of all votes [C, N, J'*D] as [N, J', C, D]."""
+        return values.unflatten(2, self.matrices.shape[2:]).permute(1, 2, 0, 3)
 
 
-def _votes(poses: Tensor, matrices: Tensor, window: Window, parents: int) -> Tensor:
+def _votes(poses: Tensor, matrices: Tensor, window: Window) -> Tensor:
     """Compute the votes [C, N, J*D] of poses [N, C, P]: one product per child, without a transpose of the votes."""
+    parents, size = matrices.shape[2:]
     rows = poses.transpose(0, 1).unflatten(0, (-1, matrices.shape[0]))  # [n, C/n, N, P]
-    votes = (rows @ matrices).flatten(0, 1)  # [C, N, J*D]
+    votes = (rows @ matrices.flatten(2)).flatten(0, 1)  # [C, N, J*D]
     if window.offsets is None:
         return votes
-    offsets = F.pad(window.offsets.to(votes), (0, matrices.shape[2] // parents - window.rank))  # [K*K, D]
+    offsets = F.pad(window.offsets.to(votes), (0, size - window.rank))  # [K*K, D]
     offsets = offsets.repeat_interleave(poses.shape[1] // len(offsets), dim=0)  # [C, D]
     return votes + offsets.repeat(1, parents).unsqueeze(1)  # [C, N, J*D]
 
