@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, TorchcapsError
 from torchcaps.integrations import OnnxModel, export, exporter
 from torchcaps.models import ImageModel, create_model, list_models
+from torchcaps.ops import _export
 
 SHAPE = (1, 20, 20)
 CLASSIFIERS = [name for name in list_models() if create_model(name, num_classes=3, device="meta").is_classifier]
@@ -62,6 +64,38 @@ def test_plain_onnx_export_needs_no_backend(tmp_path: Path) -> None:
     with exporter._quiet():
         torch.onnx.export(make("capsnet_small"), (torch.rand(2, *SHAPE),), file, dynamo=True, verbose=False)
     assert file.stat().st_size > 0
+
+
+class Layer(torch.nn.Module):
+    """A convolutional layer whose parents at all positions compete."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = tc.nn.CapsConv2d(2, 3, 3, 1, routing="dynamic", competition="global")
+
+    def forward(self, poses: torch.Tensor, activations: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(self.layer(tc.Capsules(poses, activations)))
+
+
+def test_large_grids_have_no_constants_inside_of_their_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Samples are routed one after the other, as those with many votes are.
+    monkeypatch.setattr(_export, "LARGE", 1)
+    layer, batch = Layer().eval(), torch.export.Dim("batch", min=1)
+    example = (torch.randn(2, 4, 4, 2, 16), torch.rand(2, 4, 4, 2))
+    with exporter._quiet(), torch.no_grad():
+        program = torch.export.export(layer, example, dynamic_shapes=({0: batch}, {0: batch}), strict=False)
+        assert "scan" in str(program.graph)
+        exported = torch.onnx.export(program, dynamo=True, external_data=False, verbose=False)
+        assert exported is not None
+        model = exported.model_proto
+        exporter._drop_unused(model.graph)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        poses, activations = torch.randn(5, 4, 4, 2, 16), torch.rand(5, 4, 4, 2)
+        names = [entry.name for entry in session.get_inputs()]
+        results = session.run(None, dict(zip(names, (poses.numpy(), activations.numpy()), strict=True)))
+        for ours, theirs in zip(layer(poses, activations), results, strict=True):
+            torch.testing.assert_close(torch.from_numpy(theirs), ours, rtol=1e-4, atol=1e-5)
 
 
 def test_probabilities_have_the_temperature(tmp_path: Path) -> None:

@@ -128,6 +128,9 @@ def route_conv(
     if kernel is not None:
         return kernel.run_conv(children, weight, window, _named(kernel, algorithm, params))
     each = {name: params.pop(name) for name in routing.per_sample & params.keys()}
+    if torch.compiler.is_exporting():
+        # Its tables are constants of the graph, outside of what is repeated for every sample.
+        window = window.prepare()
 
     def run(some: Capsules, **values: Tensor) -> Capsules:
         return run_reference(routing, some, weight, window, {**params, **values})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -67,6 +67,7 @@ class Window:
     competition: Competition = "global"
     pose: PoseKind = "matrix"
     offsets: Tensor | None = None
+    _groups: Groups | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_pose(self.pose)
@@ -199,6 +200,19 @@ class Window:
         activations = activations.permute(*outer, *range(types + 1, types + 1 + rank), types)  # [B, H', W', K, K, I]
         return Capsules(poses, activations.flatten(types, types + rank).flatten(0, rank))
 
+    def prepare(self) -> Window:
+        """Return the window with the tables that its softmax takes in exported graphs.
+
+        Returns:
+            A window like this one.
+        """
+        if self.competition == "local":
+            return self
+        prepared = replace(self)
+        groups = Groups(self.grid, self.positions, self.kernel, self.stride)
+        object.__setattr__(prepared, "_groups", groups)
+        return prepared
+
     def seen(self, mask: Tensor) -> Tensor:
         """Return which positions see a child that is present: the mask of the parents.
 
@@ -314,7 +328,8 @@ class Window:
         # The largest value of each child is taken out before the sum, as any log-sum-exp does.
         none = background.detach() if isinstance(background, Tensor) else background
         if torch.compiler.is_exporting():
-            groups = Groups(self.grid, self.positions, self.kernel, self.stride, own)
+            groups = self._groups or self.prepare()._groups
+            assert groups is not None
             top = groups.amax(own.detach())  # [B, H'*W'*K*K, M]
             top = top if none is None else top.clamp_min(none)
             total = groups.sum((own - top).exp()) + (0 if background is None else (background - top).exp())

@@ -237,7 +237,7 @@ class _Table:
 
     def __init__(self, window: Window, children: Capsules, parents: int) -> None:
         self.window = window
-        self.groups = Groups(window.grid, window.positions, window.kernel, window.stride, children.poses)
+        self.groups = Groups(window.grid, window.positions, window.kernel, window.stride)
         self.seen = torch.tensor(self.groups.seen, device=children.poses.device)  # [H'*W'*K*K]
         # The coupling of equal logits.
         counts = self.groups.counts

@@ -44,20 +44,22 @@ def released_softmax(window: Window, *, fast: bool = False) -> ParentSoftmax:
     Raises:
         ConfigError: From the function, if it is called with a background.
     """
+    stride = window.stride if fast else 1
+    groups = None
+    if torch.compiler.is_exporting():
+        groups = Groups(_grid(window, stride), window.positions, window.kernel, stride)
 
     def softmax(logits: Tensor, /, *, background: Background = None) -> Tensor:
         if background is not None:
             raise ConfigError(
                 f"background: expected None with the released normaliser, got {background} (it has its own)"
             )
-        stride = window.stride if fast else 1
         each = logits.unflatten(1, (window.places, -1))  # [B*H'*W', K*K, I, J]
         each = each.unflatten(0, (-1, math.prod(window.positions))).flatten(1, 2)  # [B, H'*W'*K*K, I, J]
         top = each.amax(dim=(1, 3) if fast else 1, keepdim=True)  # [B, 1, I, 1 or J]
         density = (each - top).exp()  # [B, H'*W'*K*K, I, J]
         own = density.sum(dim=3, keepdim=True) if fast else density  # [B, H'*W'*K*K, I, 1 or J]
-        if torch.compiler.is_exporting():
-            groups = Groups(_grid(window, stride), window.positions, window.kernel, stride, own)
+        if groups is not None:
             total = groups.sum(own.flatten(2)).view(own.shape)  # [B, H'*W'*K*K, I, 1 or J]
         else:
             group, count = _places(window, stride, logits.device)  # [H'*W'*K*K]
