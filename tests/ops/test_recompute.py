@@ -234,7 +234,7 @@ def test_auto_takes_it_where_votes_are_large() -> None:
     assert chosen("variational", children, weight) == "reference"
     ops.set_votes_memory(1e-4)
     assert chosen("variational", children, weight) == "recompute"
-    assert chosen("uniform", children, weight) == "recompute"
+    assert chosen("heinsen", children, weight) == "recompute"
     assert chosen("variational", children, weight.to(torch.int64)) == "recompute"
     whole = tc.Capsules(torch.ones(5, 6, 4, dtype=torch.int64), torch.ones(5, 6))
     assert chosen("variational", whole, weight.to(torch.int64)) == "reference"
