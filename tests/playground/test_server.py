@@ -171,5 +171,5 @@ def test_serve_opens_the_browser(monkeypatch: pytest.MonkeyPatch, network: Playg
         serve(create_app(network), listener)
         assert opened == []
         serve(create_app(network), listener, open_at="http://here/")
-        assert done.wait(5)
+        assert done.wait(300)
         assert (opened, sockets) == (["http://here/"], [listener] * 2)

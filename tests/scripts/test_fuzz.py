@@ -49,7 +49,7 @@ def test_unlisted_seeds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_input(name: str) -> None:
-    tally = _engine.fuzz(seconds=60, seed=0, readers=[name], inputs=320)
+    tally = _engine.fuzz(seconds=7200, seed=0, readers=[name], inputs=320)
     assert tally.findings == []
     assert tally.inputs == {name: 320}
 
@@ -73,7 +73,7 @@ def test_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(READERS, "idx", talkative)
     assert "9,999 characters" in str(_engine.run_reader("idx", b"x", tmp_path))
     monkeypatch.setitem(READERS, "idx", wrong)
-    tally = _engine.fuzz(seconds=60, seed=0, readers=["idx"], inputs=16, keep=tmp_path / "kept")
+    tally = _engine.fuzz(seconds=7200, seed=0, readers=["idx"], inputs=16, keep=tmp_path / "kept")
     assert tally.findings[0] == "idx: IndexError: somewhere inside"
     assert list((tmp_path / "kept").iterdir())
     assert tally.summary()["findings"] == ["idx: IndexError: somewhere inside"]
@@ -85,4 +85,5 @@ def test_two_minutes_of_every_reader(tmp_path: Path) -> None:
     seed = int(time.time() // 86400)
     done = _engine.fuzz(120, seed, None, None, tmp_path).summary()
     assert set(done["per_reader"]) == set(READERS)
+    assert min(done["per_reader"].values()) > 0, f"seed {seed}: {done['per_reader']}"
     assert not done["findings"], f"seed {seed}: {done['findings']}"

@@ -105,7 +105,7 @@ def test_pipe(tmp_path, read):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(timeout=20)
+    thread.join(timeout=300)
     assert not thread.is_alive()
     assert len(errors) == 1
 
@@ -162,7 +162,7 @@ def test_budget_serialises_large_images(monkeypatch):
     second.join(timeout=0.05)
     assert second.is_alive()
     budget.release(60)
-    second.join(timeout=20)
+    second.join(timeout=300)
     assert not second.is_alive()
     budget.release(60)
     # An image above the total is decoded alone.
@@ -182,7 +182,7 @@ def test_images_are_decoded_within_the_budget(tmp_path, monkeypatch):
     reader.join(timeout=0.1)
     assert reader.is_alive()
     budget.release(200)
-    reader.join(timeout=20)
+    reader.join(timeout=300)
     assert not reader.is_alive()
     assert budget.used == 0
 
