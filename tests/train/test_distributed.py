@@ -40,8 +40,9 @@ def torchrun(recipe: Recipe | None, folder: Path, *options: str, prefix: tuple[s
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
-    # Restarts of torchrun hang now and then if the processes share its store.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    # Restarts of torchrun hang now and then if the processes share its store. A process that aborts says where.
+    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PYTHONFAULTHANDLER": "1"}
+    environment = {**os.environ, **variables}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
