@@ -2,10 +2,12 @@
 
     python scripts/measure_security.py
     python scripts/measure_security.py --inputs 2000 --requests 100 --output /tmp/short.json
+    python scripts/measure_security.py --fuzzed FIRST.json SECOND.json --attacked ATTACK.json
 
 Damaged inputs for every reader (scripts/fuzz), requests during an attack (scripts/attack_playground.py), and the peak
-memory of a process that reads a folder of image bombs. The exit code is 1 if an input broke a reader or an accepted
-request was lost.
+memory of a process that reads a folder of image bombs. --fuzzed and --attacked take what these scripts printed with
+--json, so that a busy machine can measure in parts; they must have run on the sources of this commit. The exit code is
+1 if an input broke a reader or an accepted request was lost.
 """
 
 from __future__ import annotations
@@ -67,19 +69,24 @@ def bomb(kind: str, side: int, mode: str) -> dict[str, Any]:
     return {"format": kind, **sizes, "peak_mb": int(done.stdout), "message": done.stderr.strip()}
 
 
-def fuzzing(seeds: Sequence[int], inputs: int) -> dict[str, Any]:
-    """Damage inputs with each of the seeds, and add the counts."""
+def fuzzing(seed: int, inputs: int) -> str:
+    """Damage inputs with a seed; return the counts as JSON."""
+    words = [str(SCRIPTS / "fuzz"), "--seconds", "7200", "--seed", str(seed), "--inputs", str(inputs), "--json"]
+    return _output(words)
+
+
+def added(texts: Sequence[str]) -> dict[str, Any]:
+    """Add the counts of several seeds."""
     counts: Counter[str] = Counter()
     findings: list[str] = []
-    seconds = 0.0
-    for seed in seeds:
-        words = [str(SCRIPTS / "fuzz"), "--seconds", "7200", "--seed", str(seed), "--inputs", str(inputs), "--json"]
-        done = json.loads(_output(words))
+    parts = [json.loads(text) for text in texts]
+    for done in parts:
         counts.update(done["per_reader"])
         findings += done["findings"]
-        seconds += done["cpu_seconds"]
-    found = {"findings": sorted(set(findings)), "cpu_seconds": round(seconds, 1)}
-    return {"inputs": counts.total(), "seeds": list(seeds), **found, "per_reader": dict(sorted(counts.items()))}
+    seconds = round(sum(done["cpu_seconds"] for done in parts), 1)
+    found = {"findings": sorted(set(findings)), "cpu_seconds": seconds}
+    seeds = [done["seed"] for done in parts]
+    return {"inputs": counts.total(), "seeds": seeds, **found, "per_reader": dict(sorted(counts.items()))}
 
 
 def _output(words: Sequence[str]) -> str:
@@ -96,12 +103,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[31, 32], help="seeds of the damage (default: 31 32)")
     parser.add_argument("--inputs", type=int, default=510_000, help="damaged inputs of each seed (default: 510000)")
     parser.add_argument("--requests", type=int, default=5000, help="requests during the attack (default: 5000)")
+    parser.add_argument("--fuzzed", type=Path, nargs="+", metavar="FILE", help="results of scripts/fuzz --json")
+    parser.add_argument("--attacked", type=Path, metavar="FILE", help="result of scripts/attack_playground.py --json")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE", help="default: results/security.json")
     args = parser.parse_args()
     # Before the file is written, which changes the tree.
     about = {"date": datetime.now(UTC).date().isoformat(), **provenance()}
-    attack = json.loads(_output([str(SCRIPTS / "attack_playground.py"), "--requests", str(args.requests), "--json"]))
-    fuzzed = fuzzing(args.seeds, args.inputs)
+    words = [str(SCRIPTS / "attack_playground.py"), "--requests", str(args.requests), "--json"]
+    attack = json.loads(args.attacked.read_text() if args.attacked else _output(words))
+    seeds = (fuzzing(seed, args.inputs) for seed in args.seeds)
+    fuzzed = added([file.read_text() for file in args.fuzzed] if args.fuzzed else list(seeds))
     table = {**about, "fuzzing": fuzzed, "attack": attack, "bombs": [bomb(*each) for each in BOMBS]}
     write_text(args.output, json.dumps(table, indent=1) + "\n")
     print(f"{fuzzed['inputs']:,} inputs, {len(fuzzed['findings'])} findings; requests: {attack['outcomes']}")

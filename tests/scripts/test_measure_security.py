@@ -13,6 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+def test_parts_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    part = {"seed": 1, "inputs": 3, "per_reader": {"idx": 1, "image": 2}, "cpu_seconds": 0.5, "findings": ["idx: x"]}
+    other = {**part, "seed": 2, "inputs": 4, "per_reader": {"image": 4}, "findings": []}
+    measured = importlib.import_module("measure_security").added([json.dumps(part), json.dumps(other)])
+    assert measured == {
+        "inputs": 7, "seeds": [1, 2], "findings": ["idx: x"], "cpu_seconds": 1.0, "per_reader": {"idx": 1, "image": 6},
+    }  # fmt: skip
+
+
 @pytest.mark.slow
 def test_tables_are_made_of_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "security.json"
