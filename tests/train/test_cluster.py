@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
 
 from raising import raises_about
 from torchcaps.errors import ConfigError, MissingPackageError
 from torchcaps.train import Run, fit, is_first_process
-from torchcaps.train._cluster import is_restarted, launch_id, launched
+from torchcaps.train._cluster import Group, is_restarted, launch_id, launched
 
 from .conftest import MakeRecipe
 from .test_runner import Killed, kill_at
@@ -105,6 +108,32 @@ def test_job_script_of_one_task_is_no_launcher(monkeypatch: pytest.MonkeyPatch) 
 def test_several_hosts_need_a_launcher(recipe: MakeRecipe, tmp_path: Path) -> None:
     with raises_about(ConfigError, "trainer.nodes:", 2):
         fit(recipe("trainer.nodes=2"), tmp_path / "run")
+
+
+def threads_of_gloo() -> int:
+    count = 0
+    for name in Path("/proc/self/task").glob("*/comm"):
+        # Another thread may end meanwhile.
+        with suppress(OSError):
+            count += "gloo" in name.read_text()
+    return count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads by /proc")
+def test_connections_end_although_a_mesh_is_kept(tmp_path: Path) -> None:
+    before = threads_of_gloo()
+    distributed.init_process_group("gloo", rank=0, world_size=1, init_method=f"file://{tmp_path}/store")
+    # PyTorch's caches of divided tensors keep it in the same way.
+    mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
+    assert mesh["data"].get_group() is not None
+    # A thread names itself after it has started.
+    end = time.monotonic() + LIMIT
+    while threads_of_gloo() == before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    Group().leave()
+    assert not distributed.is_initialized()
+    assert threads_of_gloo() == before
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from lightning.fabric.plugins.environments.mpi import MPIEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh
 
 from torchcaps.errors import ConfigError, MissingPackageError, ProcessError
 from torchcaps.train.recipe import TrainerRecipe
@@ -127,7 +128,19 @@ class Group:
         if distributed.is_initialized():
             # What refers to the connections, such as divided weights, ends before they do.
             gc.collect()
+            _release_meshes()
             distributed.destroy_process_group()
+
+
+def _release_meshes() -> None:
+    """Let all device meshes forget their connections: PyTorch's caches of divided tensors keep the meshes.
+
+    Else the threads of gloo live until the interpreter ends, where what they hold can no longer be destroyed: the
+    process aborts now and then.
+    """
+    for mesh in gc.get_objects():
+        if type(mesh) is DeviceMesh:
+            vars(mesh).get("_pg_registry", {}).clear()
 
 
 @contextmanager
