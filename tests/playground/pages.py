@@ -11,6 +11,7 @@ import pytest
 
 READY = "html[data-ready=yes]"
 BACK, FORWARD = "[aria-label='One iteration back']", "[aria-label='One iteration on']"
+FILL = "node => [Number(getComputedStyle(node).fillOpacity), getComputedStyle(node).fill]"
 SEVEN = ((0.3, 0.25), (0.7, 0.25), (0.45, 0.8))
 
 

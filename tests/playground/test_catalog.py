@@ -18,7 +18,7 @@ from torchcaps.playground.measures import changed_by_routing, receptive_fields, 
 from torchcaps.playground.network import pretrained_network
 
 from .conftest import start, unpack
-from .pages import opened, until
+from .pages import FILL, opened, until
 
 
 def test_catalog_opens_a_network_once(network: PlaygroundNetwork) -> None:
@@ -119,6 +119,32 @@ def test_page_of_own_classes(browser: Any) -> None:
             assert "digit" not in page.locator("#panel").inner_text() + page.locator("#hint").inner_text()
             assert page.locator("#status").inner_text() == ""
         assert errors == []
+        page.close()
+
+
+def test_page_without_decoder(browser: Any) -> None:
+    """Colour images of 64 pixels: nothing is offered that needs a decoder or digits, and small capsules are visible."""
+    images = torch.randint(60, 255, (8, 3, 64, 64), dtype=torch.uint8)
+    names = ("cat", "dog", "sail boat", "鍵")
+    data = InMemoryDataset("own", "test", images, torch.arange(8) % 4, names, "here")
+    with torch.random.fork_rng():
+        model = create_model("capsnet_small", (3, 64, 64), 4, decoder=None).eval()
+    for address in start(PlaygroundNetwork("pets", "capsnet_small on pets", model, data)):
+        page = browser.new_page(base_url=address, viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(120_000)
+        opened(page, 'panel="draw"')
+        assert "“cat”, “dog”, “sail boat” or “鍵”" in page.locator("#hint").inner_text()
+        assert "digit" not in page.locator("#tasks").inner_text()
+        page.click("#tab-pose")
+        page.wait_for_selector("#transform-rotate")
+        assert "slider" not in page.locator("#hint").inner_text()
+        assert page.locator(".pose-views:visible, .dims:visible, [data-task=dimension]").count() == 0
+        page.click("#tab-routing")
+        page.wait_for_selector("#card-a .map")
+        assert page.locator(".dots circle").count() == 0
+        opacity, colour = page.locator(".dots .cell").first.evaluate(FILL)
+        assert opacity > 0
+        assert colour == page.locator(".maps .map").first.locator("rect").first.evaluate(FILL)[1]
         page.close()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .pages import BACK, FORWARD, SEVEN, opened, stroke, until
+from .pages import BACK, FILL, FORWARD, SEVEN, opened, stroke, until
 
 PHONE = {"width": 390, "height": 844}
 WIDTHS = (375, 340)
@@ -243,3 +243,15 @@ def test_receptive_field_on_hover(page: Any) -> None:
     page.locator(".dots").focus()
     page.keyboard.press("ArrowRight")
     assert "row 1, column 2" in page.locator(".field-text").inner_text()
+
+
+def test_relevance_colours_the_places(page: Any) -> None:
+    opened(page, 'panel="routing"&input=3')
+    page.wait_for_selector(".dots circle")
+    cells = page.locator(".dots .cell")
+    assert {cell.evaluate(FILL)[0] for cell in cells.all()} == {0}
+    page.click("[data-mode=relevance]")
+    strengths = [cell.evaluate(FILL)[0] for cell in cells.all()]
+    assert max(strengths) == pytest.approx(0.75, abs=0.01)
+    assert min(strengths) >= 0
+    assert page.locator(".dots circle:visible").count() == 0

@@ -51,6 +51,43 @@ def test_dragged_part_belongs_to_no_whole(routing: ToyRouting, n: int) -> None:
         assert activations[1 - own] > 0.9, (dx, dy)
 
 
+# The parts of each whole, by scene; "both" is above, and what one capsule cannot hold below.
+MEMBERS: dict[SceneName, tuple[tuple[int, range], ...]] = {
+    "house": ((0, range(4)),),
+    "boat": ((1, range(4)),),
+    "stray": ((0, range(4)),),
+    "crowded": ((0, range(4)), (1, range(4, 8))),
+    "upside-down": ((0, range(4)), (1, range(4, 8))),
+    "face": ((0, range(4)),),
+}
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+@pytest.mark.parametrize("name", MEMBERS)
+def test_hint_holds_in_every_scene(name: SceneName, routing: ToyRouting) -> None:
+    scene = make_scene(name)
+    wholes = wholes_of({part.kind for part in scene.parts}, upside_down=scene.upside_down)
+    for own, members in MEMBERS[name]:
+        others = [whole for whole, _ in MEMBERS[name] if whole != own]
+        for n, (dx, dy) in itertools.product(members, DRAGS):
+            trace = route(moved(scene.parts, n, dx, dy), wholes, routing, DEFAULT_ITERS[routing])
+            coupling, activations = trace.coupling[-1, 0], trace.activations[-1, 0]
+            assert coupling[n].max() < 0.5, (n, dx, dy)
+            assert min(coupling[i, own] for i in members if i != n) > 0.55, (n, dx, dy)
+            assert all(activations[whole] > 0.9 for whole in others), (n, dx, dy)
+            if routing == "em":
+                assert activations[own] < 0.5, (n, dx, dy)
+
+
+def test_house_capsule_moves_to_the_house_that_is_whole() -> None:
+    parts = make_scene("two houses").parts
+    for n, (dx, dy) in itertools.product(range(4), DRAGS):
+        trace = route(moved(parts, n, dx, dy), ("house", "boat"), "em", DEFAULT_ITERS["em"])
+        assert trace.activations[-1, 0, 0] > 0.9, (n, dx, dy)
+        assert trace.coupling[-1, 0, 4:, 0].min() > 0.9, (n, dx, dy)
+        assert trace.coupling[-1, 0, :4].sum(dim=-1).max() < 0.5, (n, dx, dy)
+
+
 @pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("turn", [-90, -40, 40, 90, 180])
 def test_turned_part_belongs_to_no_whole(routing: ToyRouting, turn: float) -> None:

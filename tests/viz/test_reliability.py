@@ -16,6 +16,7 @@ def test_each_curve_has_its_points_and_its_name() -> None:
     assert np.asarray(after.get_xydata()).tolist() == [[0.5, 0.4], [0.9, 0.95]]
     assert before.get_label() == "before"
     assert np.asarray(lower.lines[0].get_ydata()).tolist() == [0.25, 0.75]
+    assert lower.get_ylim()[0] == 0
     # A mark of many images is larger.
     marks = upper.collections[0]
     assert isinstance(marks, PathCollection)

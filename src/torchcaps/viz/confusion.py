@@ -64,7 +64,8 @@ def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None =
     side = 2.2 + 0.36 * min(classes, 30)
     figure = new_figure(side, side)
     axes = hide_axes(figure.add_subplot())
-    axes.imshow(np.sqrt(share), cmap=SHADES, vmin=0, vmax=1)
+    # An empty cell has the colour of the page, in dark mode too.
+    axes.imshow(np.ma.masked_equal(np.sqrt(share), 0), cmap=SHADES, vmin=0, vmax=1)
     axes.hlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
     axes.vlines(np.arange(0.5, classes - 1), -0.5, classes - 0.5, color=FAINT, linewidth=0.4)
     every = max(1, classes // 40)

@@ -51,6 +51,7 @@ def reliability(curves: Mapping[str, Bins]) -> Figure:
     upper.set_title("Accuracy at each confidence", **TITLE)
     upper.set_ylabel("correct", **LABEL)
     upper.annotate("calibrated", (0.06, 0.1), rotation=45, fontsize=8, color=MUTED)
+    lower.set_ylim(bottom=0)
     lower.set_ylabel("images", **LABEL)
     lower.set_xlabel("confidence: probability of the predicted class", **LABEL)
     for axis in (upper.yaxis, lower.yaxis, lower.xaxis):

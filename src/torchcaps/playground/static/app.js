@@ -6,7 +6,7 @@ import { byId, el, options } from "./lib/dom.js";
 import { explain, installGlossary } from "./lib/glossary.js";
 import { State } from "./lib/state.js";
 import { showStatus } from "./lib/status.js";
-import { TASKS, taskList } from "./lib/tasks.js";
+import { taskList, tasksFor } from "./lib/tasks.js";
 import { applyTheme, isDark } from "./lib/theme.js";
 import { acceptUploads } from "./lib/upload.js";
 
@@ -60,22 +60,12 @@ function showPanel(id, shownApp) {
   root.className = `panel-${id}`;
   root.setAttribute("aria-labelledby", `tab-${id}`);
   byId("hint").replaceChildren(...explain(panel.hint(info)));
-  const tasks = TASKS.filter((task) => task.panel === id && canDo(task, info));
+  const tasks = tasksFor(info, id);
   byId("tasks").replaceChildren(...(tasks.length ? [el("span", {}, "Try"), taskList(tasks, shownApp.openTask)] : []));
   document.title = `${panel.title} · torchcaps playground`;
   const reason = info.panels.find((entry) => entry.id === id)?.unavailable_reason;
   if (reason) root.append(el("p", { class: "unavailable" }, reason));
   else mounted = panel.mount(root, shownApp);
-}
-
-/**
- * Whether a task is possible: one for a certain network needs that network.
- *
- * @param {import("./lib/tasks.js").Task} task
- * @param {Api.InfoResponse} info
- */
-function canDo({ view }, info) {
-  return !view?.network || info.networks.some(({ name }) => name === view.network);
 }
 
 /** @param {string} id */

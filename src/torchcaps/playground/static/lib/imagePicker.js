@@ -9,7 +9,7 @@ import { currentUpload, openUpload } from "./upload.js";
 /** @typedef {import("./imageSource.js").Input} Input */
 
 /** Number of samples of a request. */
-const PAGE_SIZE = 20;
+const PAGE_SIZE = 30;
 
 /** @type {Map<string, Promise<Api.SamplesResponse>>} Requests by network and first sample. */
 const pages = new Map();

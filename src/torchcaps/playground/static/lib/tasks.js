@@ -8,10 +8,11 @@ import { el } from "./dom.js";
  * @property {string} panel
  * @property {string} text
  * @property {Record<string, unknown>} [view] State that opens the panel where the task can be done.
+ * @property {"digits" | "decoder"} [needs] What a network must have.
  */
 
 /** @type {Task[]} */
-export const TASKS = [
+const TASKS = [
   {
     id: "roof",
     panel: "toy",
@@ -36,12 +37,14 @@ export const TASKS = [
     panel: "draw",
     text: "Lay two digits over each other, and have both read.",
     view: { network: "multimnist" },
+    needs: "digits",
   },
   {
     id: "dimension",
     panel: "pose",
     text: "Move one dimension by 0.2: what does it change?",
     view: { "pose.view": null },
+    needs: "decoder",
   },
   {
     id: "rotate",
@@ -53,6 +56,21 @@ export const TASKS = [
   { id: "matters", panel: "routing", text: "Open an image where routing changes the prediction." },
   { id: "outlier", panel: "clusters", text: "Add a point far from all groups." },
 ];
+
+/**
+ * The tasks that are possible with a network: one that opens another network needs that one, too.
+ *
+ * @param {Api.InfoResponse} info
+ * @param {string} [panel] Only those of a panel.
+ */
+export function tasksFor(info, panel) {
+  return TASKS.filter(
+    (task) =>
+      (!panel || task.panel === panel) &&
+      (!task.needs || info[task.needs]) &&
+      (!task.view?.network || info.networks.some(({ name }) => name === task.view?.network)),
+  );
+}
 
 const STORAGE_KEY = "torchcaps.tasks";
 const listeners = new Set();

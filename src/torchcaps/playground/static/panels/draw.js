@@ -11,6 +11,8 @@ import { DrawingPad } from "./draw/pad.js";
 
 /** Length of a capsule that has recognised something. */
 const RECOGNISED = 0.8;
+/** Test images at a time: as tall as the pad beside them. */
+const SAMPLES = 30;
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
@@ -35,10 +37,15 @@ export const panel = {
   mount: (root, app) => new DrawPanel(root, app),
 };
 
+/** Number of classes that a hint names; a list of more ends after three. */
+const NAMED_CLASSES = 5;
+const KEYS_HINT = "Keys on the pad: arrows move the pen, Space lowers and lifts it, Backspace undoes, Delete clears.";
+
 /** @param {string[]} classes */
 function classList(classes) {
-  const shown = classes.slice(0, 3).map((name) => `“${name}”`);
-  return classes.length > 3 ? `${shown.join(", ")} and ${classes.length - 3} more` : shown.join(" or ");
+  const names = classes.map((name) => `“${name}”`);
+  if (names.length > NAMED_CLASSES) return `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`;
+  return [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(Boolean).join(" or ");
 }
 
 class DrawPanel {
@@ -63,7 +70,7 @@ class DrawPanel {
     this.#single = this.#modeButton("one", "One digit", 1);
     this.#double = this.#modeButton("two", "Two digits", 2);
     this.#pad = new DrawingPad(app, () => this.#update());
-    this.#picker = new ImagePicker(app, (input) => this.#choose(input));
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input), { count: SAMPLES });
     this.#results = new Results(app, this.#input);
     root.append(this.#layout());
     this.#pad.redraw();
@@ -82,11 +89,12 @@ class DrawPanel {
     modes.hidden = !this.#networkFor(1) || !this.#networkFor(2);
     const edits = el("div", { class: "row" }, this.#undo, this.#clear);
     const what = this.#app.info.labels > 1 ? "Or choose two test images" : "Or choose a test image";
+    const keys = el("p", { class: "muted small keys" }, KEYS_HINT);
     const drop = el("p", { class: "muted small drop" }, "Drop or paste an image of your own anywhere on the page.");
     return el(
       "div",
       { class: "cards draw" },
-      el("div", { class: "card" }, el("div", { class: "row between" }, modes, edits), this.#pad.root),
+      el("div", { class: "card" }, el("div", { class: "row between" }, modes, edits), this.#pad.root, keys),
       this.#results.root,
       el("div", { class: "card picker-card" }, el("h2", {}, what), this.#picker.root, drop),
     );

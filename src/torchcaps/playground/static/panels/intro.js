@@ -2,7 +2,7 @@
 /** The panel Introduction: one minute about capsules, and tasks that lead through the other panels. */
 import { el } from "../lib/dom.js";
 import { explain } from "../lib/glossary.js";
-import { TASKS, isDone, resetTasks, taskList } from "../lib/tasks.js";
+import { isDone, resetTasks, taskList, tasksFor } from "../lib/tasks.js";
 import { CHAPTERS } from "./intro/chapters.js";
 import { loadStory } from "./intro/material.js";
 import { StoryPlayer } from "./intro/player.js";
@@ -12,7 +12,7 @@ export const panel = {
   title: "Introduction",
   hint: () =>
     "One minute on what a [[capsule]] is, and how capsules find out together what they see. Then try it yourself: " +
-    "the tasks on the right lead through the panels, and every underlined word explains itself.",
+    "the tasks lead through the panels, and every underlined word explains itself.",
   mount: (root, app) => new IntroPanel(root, app),
 };
 
@@ -79,7 +79,7 @@ class IntroPanel {
    * @param {string} name
    */
   #taskGroup(id, name) {
-    const tasks = TASKS.filter((task) => task.panel === id);
+    const tasks = tasksFor(this.#app.info, id);
     return el("section", { class: "task-group" }, el("h3", {}, name), taskList(tasks, this.#app.openTask));
   }
 
@@ -89,7 +89,8 @@ class IntroPanel {
   }
 
   #countTasks() {
-    this.#count.textContent = `${TASKS.filter(({ id }) => isDone(id)).length} of ${TASKS.length} done`;
+    const tasks = tasksFor(this.#app.info);
+    this.#count.textContent = `${tasks.filter(({ id }) => isDone(id)).length} of ${tasks.length} done`;
   }
 
   /** @param {number} at */

@@ -19,9 +19,12 @@ const LARGE_OFFSET = 0.2;
 export const panel = {
   title: "Pose",
   hint: (info) =>
-    "Each [[dimension]] of the predicted [[class capsule]] changes one property of its " +
-    `${info.digits ? "digit" : "image"}: move a slider, or click an image of the grid. Or transform the input ` +
-    "itself: while it is recognised, the [[length]] stays and the [[pose]] changes.",
+    info.decoder
+      ? "Each [[dimension]] of the predicted [[class capsule]] changes one property of its " +
+        `${info.digits ? "digit" : "image"}: move a slider, or click an image of the grid. Or transform the input ` +
+        "itself: while it is recognised, the [[length]] stays and the [[pose]] changes."
+      : "Move, turn or scale the input: while it is recognised, the [[length]] of its [[class capsule]] stays and " +
+        "the [[pose]] changes. This network has no [[decoder]] that could draw a pose.",
   mount: (root, app) => new PosePanel(root, app),
 };
 
@@ -52,6 +55,7 @@ class PosePanel {
   );
   /** @type {HTMLElement} */
   #dimensions;
+  #modes = el("div", { class: "segments pose-views", role: "group", "aria-label": "What to change" }, this.#views);
 
   /**
    * @param {HTMLElement} root
@@ -69,12 +73,9 @@ class PosePanel {
     this.#grid = new PerturbationGrid((dimension, offset) => this.#addOffset(dimension, offset));
     this.#transforms = new TransformSection(app);
     this.#dimensions = this.#layout();
-    const modes = el(
-      "div",
-      { class: "segments pose-views", role: "group", "aria-label": "What to change" },
-      this.#views,
-    );
-    root.append(modes, this.#dimensions, this.#transforms.root);
+    // Without a decoder there is only the other view.
+    this.#modes.hidden = !app.info.decoder;
+    root.append(this.#modes, this.#dimensions, this.#transforms.root);
     this.#showView();
     this.#load();
   }
@@ -92,7 +93,8 @@ class PosePanel {
   }
 
   #showView() {
-    const view = this.#app.state.choice("pose.view", ["dimensions", "transform"], "dimensions");
+    const chosen = this.#app.state.choice("pose.view", ["dimensions", "transform"], "dimensions");
+    const view = this.#app.info.decoder ? chosen : "transform";
     for (const button of this.#views) button.setAttribute("aria-pressed", String(button.dataset.view === view));
     this.#dimensions.hidden = view !== "dimensions";
     this.#transforms.root.hidden = view !== "transform";
@@ -101,10 +103,8 @@ class PosePanel {
   }
 
   #layout() {
-    const { decoder } = this.#app.info;
     const figure = el("figure", {}, el("div", { class: "tile", id: "drawn" }, this.#reconstruction), this.#caption);
-    const missing = el("p", { class: "muted" }, "This network has no decoder: its poses cannot be drawn.");
-    const header = el("div", { class: "row between top" }, el("h2", {}, "Pose of the capsule"), decoder && this.#reset);
+    const header = el("div", { class: "row between top" }, el("h2", {}, "Pose of the capsule"), this.#reset);
     const inputFigure = el("figure", {}, el("div", { class: "tile" }, this.#input), el("figcaption", {}, "input"));
     return el(
       "div",
@@ -113,11 +113,11 @@ class PosePanel {
         "div",
         { class: "card" },
         el("h2", {}, "Input and reconstruction"),
-        el("div", { class: "pictures" }, inputFigure, decoder && figure),
+        el("div", { class: "pictures" }, inputFigure, figure),
         reconstructionNote(this.#app.info),
       ),
-      el("div", { class: "card" }, header, decoder ? this.#sliders.root : missing),
-      decoder && this.#grid.root,
+      el("div", { class: "card sliders" }, header, this.#sliders.root),
+      this.#grid.root,
     );
   }
 

@@ -34,7 +34,7 @@ export const panel = {
  * @param {string} own The router of the network.
  */
 function trainingOf(name, own) {
-  if (name === OWN_UNIFORM) return "What the network says without routing: every capsule couples evenly.";
+  if (name === OWN_UNIFORM) return "The prediction of the network without routing: every capsule has uniform coupling.";
   return [OWN, own].includes(name)
     ? "Trained with this router."
     : "Not trained with this router: ignore its prediction.";

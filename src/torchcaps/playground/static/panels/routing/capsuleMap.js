@@ -8,6 +8,9 @@ import { clamp } from "../../lib/numbers.js";
 
 /** @typedef {"coupling" | "relevance"} Mode */
 
+/** Width of a dot below which positions are coloured instead, as a share of the image. */
+const SMALLEST_DOT = 0.018;
+
 export class CapsuleMap {
   /** @type {SVGCircleElement[]} */
   #dots = [];
@@ -75,9 +78,10 @@ export class CapsuleMap {
     this.#dots = makeDots(response);
     this.#marks.replaceChildren(...this.#cells, ...this.#dots);
     const which = traces.length > 1 ? " by the first router" : "";
+    const mean = this.#dots.length ? "" : ", whose mean has the colour";
     const where =
       rows * columns > 1
-        ? `${rows} × ${columns} places with ${types} types of [[primary capsule]] each`
+        ? `${rows} × ${columns} places with ${types} types of [[primary capsule]] each${mean}`
         : `${types} capsules that see the whole image`;
     this.#caption.replaceChildren(...explain(`${where}; for the class ${classes[parent]}${which}.`));
     this.#setMode(this.#mode);
@@ -92,9 +96,11 @@ export class CapsuleMap {
     const step = Math.min(at, trace.coupling.length - 1);
     const isRelevance = this.#mode === "relevance";
     const most = Math.max(1e-9, ...trace.relevance[step]);
+    const shares = this.#dots.length ? null : trace.shares[step][this.#response?.parent ?? 0];
     this.#cells.forEach((cell, n) => {
-      const strength = isRelevance ? trace.relevance[step][n] / most : 0;
-      setAttributes(cell, { "fill-opacity": (0.75 * strength).toFixed(3) });
+      const strength = isRelevance ? trace.relevance[step][n] / most : shares ? 1 : 0;
+      cell.style.fillOpacity = (0.75 * strength).toFixed(3);
+      cell.style.fill = shares && !isRelevance ? ratioColor(shares[n] * this.#numClasses) : "";
     });
     this.#dots.forEach((dot, n) => {
       dot.setAttribute("fill", ratioColor(trace.coupling[step][n] * this.#numClasses));
@@ -183,13 +189,14 @@ function makeCells({ places }) {
 }
 
 /**
- * The types of a position are in a small square about its centre.
+ * The types of a position are in a small square about its centre; none where they would be too small to be seen.
  *
  * @param {Api.TraceResponse} response
  */
 function makeDots({ present, places, types }) {
   const side = Math.ceil(Math.sqrt(types));
   const cell = (0.78 * smallestDistance(places)) / side;
+  if (cell < SMALLEST_DOT) return [];
   const offset = (/** @type {number} */ n) => (n - (side - 1) / 2) * cell;
   return present.map((activation, n) => {
     const position = Math.floor(n / types);

@@ -45,14 +45,10 @@ export class EffectNote {
 
   /** @param {Api.EffectResponse} effect */
   #sentence({ images, share }) {
-    const percent = `${Math.round(100 * share)} % of ${images} predictions change`;
-    if (share < LITTLE) {
-      return (
-        `In this network [[routing]] changes little: if every capsule couples evenly to all classes, ${percent}. ` +
-        "The answer is there after iteration 1, and the coupling stays near uniform."
-      );
-    }
-    return `In this network [[routing]] matters: if every capsule couples evenly to all classes, ${percent}.`;
+    const percent = `with uniform [[coupling]], ${Math.round(100 * share)} % of ${images} predictions change`;
+    return share < LITTLE
+      ? `In this network [[routing]] changes little: ${percent}. The answer is there after iteration 1.`
+      : `In this network [[routing]] matters: ${percent}.`;
   }
 
   /**

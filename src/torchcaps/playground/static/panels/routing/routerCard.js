@@ -132,7 +132,7 @@ export class RouterCard {
       this.#pathEnd,
     );
     const name = this.#classes[parent];
-    const scaled = shrink < 0.95 ? `; the pose is drawn at 1/${(1 / shrink).toFixed(1)} of its length` : "";
+    const scaled = shrink < 0.95 ? `; the pose is drawn at ${Math.round(100 * shrink)} % of its length` : "";
     this.#plane.setAttribute("aria-label", `Votes for ${name} in a plane, and the pose of that class`);
     this.#caption.textContent =
       `Votes for ${name}, in the plane of their two principal directions (${Math.round(100 * explained)} % of their ` +
