@@ -160,6 +160,9 @@ def test_picasso_face() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_parts_form_no_whole(seed: int) -> None:
     assert routed("random", "em", seed).activations[-1, 0].max() < 0.5
+    undecided = routed("random", "dynamic", seed)
+    assert undecided.coupling[-1, 0].max() < 0.5
+    assert undecided.activations[-1, 0].max() < 0.7
 
 
 @pytest.mark.parametrize(("x", "y", "turn"), [(1.3, -0.4, 0), (-2.0, 1.0, 35), (0.5, 0.8, -80)])

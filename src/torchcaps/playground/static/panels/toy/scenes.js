@@ -26,7 +26,7 @@ export const SCENES = {
     text: "Two houses",
     lesson:
       "There is one house [[capsule]], and it has one [[pose]]: it cannot hold both. EM keeps one, " +
-      "[[dynamic routing]] mixes both into a house between them.",
+      "[[dynamic routing]] mixes both into a house between them. Drag a part of the blue house: EM takes the other.",
   },
   "upside-down": {
     text: "The upside-down house",
@@ -41,7 +41,12 @@ export const SCENES = {
       "The right parts in wrong places. [[max-pooling|Max-pooling]] sees all parts and says face; the votes " +
       "disagree, and [[agreement]] says no.",
   },
-  random: { text: "Random parts", lesson: "Parts at random: no votes agree, and there is no whole. Arrange them!" },
+  random: {
+    text: "Random parts",
+    lesson:
+      "Parts at random: no votes agree, and no part belongs to a [[whole]]. EM finds no whole; dynamic routing stays " +
+      "undecided, near one half. Arrange them!",
+  },
 };
 
 /** @type {SceneName[]} Scenes without houses. */
