@@ -13,7 +13,7 @@ MATRIX = torch.tensor([[8, 2, 0], [0, 5, 0], [1, 0, 0]])
 def test_shade_is_root_of_row_share() -> None:
     (axes,) = viz.confusion(MATRIX, ["cat", "dog", "eel"]).axes
     shares = np.array([[0.8, 0.2, 0], [0, 1, 0], [1, 0, 0]])
-    shown = axes.images[0].get_array()
+    shown = np.ma.asanyarray(axes.images[0].get_array())
     np.testing.assert_allclose(np.asarray(shown), np.sqrt(shares))
     # Empty cells are not painted.
     assert np.ma.getmaskarray(shown).tolist() == (shares == 0).tolist()
