@@ -69,12 +69,13 @@ def test_paired_bootstrap_is_that_of_numpy_and_scikit_learn(digits: ImageDataset
         samples["f1_macro"].append(f1[1] - f1[0])
         samples["roc_auc"].append(area[1] - area[0])
     for name, drawn in samples.items():
-        interval = found[name].interval
+        interval, difference = found[name].interval, found[name].difference
         assert interval is not None
+        assert difference is not None
         width = interval[1] - interval[0]
         assert interval == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])), abs=0.2 * width)
         # Intervals of unpaired differences are wider than this.
-        assert interval[0] < found[name].difference < interval[1]
+        assert interval[0] < difference < interval[1]
 
 
 def test_chance_is_called_chance(digits: ImageDataset) -> None:
