@@ -436,7 +436,8 @@ def test_lines_per_epoch_without_terminal(recipe, tmp_path, capsys):
     fit(recipe("trainer.epochs=2"), tmp_path / "shown", progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    lines = [line.split("  ")[0] for line in err.splitlines()]
+    # A slow machine takes long enough for an estimate of the time.
+    lines = [line.split("  ")[0] for line in err.splitlines() if not line.startswith("expected time: ")]
     assert [line.partition(":")[0] for line in lines] == [
         "data", "model", "training", "run folder", "epoch 1/2", "epoch 2/2"
     ]  # fmt: skip
