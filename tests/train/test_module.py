@@ -8,7 +8,7 @@ from torchcaps.data import BatchLoader, load_data, to_float
 from torchcaps.errors import ConfigError
 from torchcaps.nn import MarginLoss
 from torchcaps.train import load_recipe
-from torchcaps.train.module import CapsModule, make_loss, make_model, make_optimizer
+from torchcaps.train.module import CapsModule, Mean, make_loss, make_model, make_optimizer
 from torchcaps.train.recipe import LossRecipe, OptimRecipe
 
 
@@ -140,3 +140,21 @@ def test_optimizer_options(name, options, expected):
 def test_invalid_optimizer_options(name, options, named):
     with raises_about(ConfigError, *named):
         make_optimizer(OptimRecipe(name, options=options), [torch.nn.Parameter(torch.zeros(1))])
+
+
+def test_mean_does_not_depend_on_who_adds_what():
+    losses = torch.rand(2, 40, generator=torch.Generator().manual_seed(0))
+    # Two processes to the end of an epoch, and two that stop in its middle: then the first one continues both sums.
+    whole = [losses[0], losses[1]]
+    resumed = [torch.cat([losses[:, :20].double().sum()[None], losses[0, 20:]]), losses[1, 20:]]
+
+    def mean(shares: list[torch.Tensor]) -> torch.Tensor:
+        means = [Mean(), Mean()]
+        for share, part in zip(shares, means, strict=True):
+            for value in share:
+                part.update(value, 1)
+        both = Mean()
+        both.update(means[0].total + means[1].total, 80)
+        return both.compute()
+
+    assert mean(whole) == mean(resumed)

@@ -190,15 +190,18 @@ class Mean(Metric):
 
     def __init__(self) -> None:
         super().__init__()
+        # The sum of several processes, resumed in the middle of an epoch, has another order of its terms: with 64 bits
+        # the mean is the same. Metal has none.
+        dtype = torch.float32 if torch.backends.mps.is_available() else torch.float64
         for name in ("total", "count"):
-            self.add_state(name, torch.zeros(()), dist_reduce_fx="sum")
+            self.add_state(name, torch.zeros((), dtype=dtype), dist_reduce_fx="sum")
 
     def update(self, total: Tensor, count: int | Tensor) -> None:
         self.total = self.total + total.to(self.total)
         self.count = self.count + count
 
     def compute(self) -> Tensor:
-        return self.total / self.count
+        return (self.total / self.count).float()
 
 
 class CapsModule(LightningModule):
@@ -389,7 +392,8 @@ class CapsModule(LightningModule):
             split: "train" or "val".
             totals: What `sum_totals` returned; zeros in all processes but one.
         """
-        loss, correct, count = totals.to(self.device)
-        self._metric(split, "loss").update(loss, count)
+        metric = self._metric(split, "loss")
+        loss, correct, count = totals.to(metric.total)
+        metric.update(loss, count)
         if self.model.is_classifier:
             self._metric(split, "accuracy").update(correct, count)
