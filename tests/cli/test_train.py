@@ -110,8 +110,8 @@ def test_stopped_run_prints_resume_command(run: Path, ask, tmp_path: Path, monke
 @pytest.mark.parametrize(
     "number",
     [
-        signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
