@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -166,6 +166,24 @@ def test_shutdown_answers_waiting_connections() -> None:
         clients = [connect(port, request) for _ in range(40)]
         responses = [read_all(client) for client in clients]
     assert all(response.startswith(b"HTTP/1.1 200") for response in responses)
+
+
+def test_shutdown_reads_the_request_of_an_open_connection() -> None:
+    def wait_for(state: Callable[[], object]) -> None:
+        until = time.monotonic() + 60
+        while not state() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert state()
+
+    with serving() as (server, port):
+        server.READ = 3.0
+        client = connect(port)
+        wait_for(lambda: server.server_state.connections)
+        server.should_exit = True
+        # The request comes after the last connection was accepted.
+        wait_for(lambda: not any(each.is_serving() for each in server.servers))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 200")
 
 
 def test_log_lines_are_limited() -> None:
