@@ -194,3 +194,14 @@ def test_max_pixels(tmp_path, monkeypatch):
     monkeypatch.setattr(image_files, "MAX_PIXELS", 11)
     with raises_about(DataError, "image.png", "at most 11 pixels", "got 12"):
         read_image(save(tmp_path / "image.png", RAMP), (1, 3, 4))
+
+
+def test_probing_decodes_no_pixels(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, options, size in (("plain", {}, (40, 30)), ("turned", {"exif": exif}, (30, 40))):
+        Image.effect_noise((30, 40), 50).save(tmp_path / "whole.png", **options)
+        # Without the second half, the header says what it said before.
+        content = (tmp_path / "whole.png").read_bytes()
+        (tmp_path / f"{name}.png").write_bytes(content[: len(content) // 2])
+        assert probe_image(tmp_path / f"{name}.png") == (1, *size)

@@ -108,8 +108,13 @@ def read_image(
 
 def probe_image(path: Path) -> tuple[int, int, int]:
     """Return channels (1 or 3), height and width of an image file from its header."""
+    with explain_missing():
+        from PIL import Image
+
     with open_image(path) as image:
-        turned = image.getexif().get(_ORIENTATION_TAG, 1) >= 5
+        # The method of PNG files decodes all pixels, to find EXIF data behind them: outside of the bounded memory.
+        exif = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
+        turned = exif.get(_ORIENTATION_TAG, 1) >= 5
         grey = image.mode in _GREY_MODES or (image.mode == "P" and _grey_palette(image))
         width, height = image.size
     return 1 if grey else 3, *((width, height) if turned else (height, width))
