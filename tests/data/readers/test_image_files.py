@@ -201,7 +201,7 @@ def test_probing_decodes_no_pixels(tmp_path):
     exif[0x0112] = 6
     for name, options, size in (("plain", {}, (40, 30)), ("turned", {"exif": exif}, (30, 40))):
         Image.effect_noise((30, 40), 50).save(tmp_path / "whole.png", **options)
-        # Without the second half, the header says what it said before.
+        # The header is whole, the second half of the file is missing.
         content = (tmp_path / "whole.png").read_bytes()
         (tmp_path / f"{name}.png").write_bytes(content[: len(content) // 2])
         assert probe_image(tmp_path / f"{name}.png") == (1, *size)
