@@ -142,6 +142,8 @@ def test_killed_parent_takes_its_processes_along(recipe: MakeRecipe, tmp_path: P
         process.wait()
         wait_for(lambda: not any(map(is_alive, workers)))
         before = sorted((folder / "checkpoints").iterdir())
+        # They did not train to the end first.
+        assert not before[-1].name.startswith("epoch-0040")
         run = Run.open(folder)
         assert run.status == "running"
         # The lock is free, and no process writes.

@@ -199,8 +199,8 @@ def test_max_pixels(tmp_path, monkeypatch):
 def test_probing_decodes_no_pixels(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
-    for name, options, size in (("plain", {}, (40, 30)), ("turned", {"exif": exif}, (30, 40))):
-        Image.effect_noise((30, 40), 50).save(tmp_path / "whole.png", **options)
+    for name, data, size in (("plain", b"", (40, 30)), ("turned", exif.tobytes(), (30, 40))):
+        Image.effect_noise((30, 40), 50).save(tmp_path / "whole.png", exif=data)
         # The header is whole, the second half of the file is missing.
         content = (tmp_path / "whole.png").read_bytes()
         (tmp_path / f"{name}.png").write_bytes(content[: len(content) // 2])
