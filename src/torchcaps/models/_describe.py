@@ -67,7 +67,7 @@ def read_description(path: str | Path) -> ModelDescription:
         if not names or not 1 <= labels <= len(names):
             raise ValueError(f"{labels} labels of {len(names)} classes")
         return ModelDescription(str(table["name"]), dict(table["options"]), shape, names, labels)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a weights file of a run, got '{path}' ({error})") from None
 
 

@@ -315,7 +315,7 @@ class Run:
             names = tuple(map(str, record.get("class_names", range(classes))))
             if len(names) != classes:
                 raise ValueError(f"{len(names)} names of {classes} classes")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             file = self.path / RECORD
             raise CheckpointError(
                 f"run: expected image_shape, num_classes and class_names, got '{file}' ({error!r})"
