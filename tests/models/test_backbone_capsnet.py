@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError, ShapeError, UnknownNameError
 from torchcaps.models import BACKBONES, create_model
-from torchcaps.models._backbones import ResNet, make_backbone
+from torchcaps.models._backbones import make_backbone
 
 MODELS = ("backbone_capsnet", "backbone_linear")
 by_model = pytest.mark.parametrize("name", MODELS)
@@ -53,10 +53,19 @@ def test_any_module_as_backbone(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ["resnet8", "resnet14"])
 def test_stem_follows_the_size_of_the_images(name: str, side: int, stride: int) -> None:
     with torch.device("meta"):
-        backbone = ResNet((3, side, side), BACKBONES[name])
+        backbone = BACKBONES[name]((3, side, side))
         maps = backbone(torch.zeros(2, 3, side, side))
     assert backbone.stride == stride
     assert maps.shape == (2, backbone.num_features, side // stride, side // stride)
+
+
+@pytest.mark.parametrize(("side", "stride", "places"), [(32, 8, 3), (64, 16, 3), (224, 32, 6)])
+def test_plain_convolutions_do_not_pad_their_stem(side: int, stride: int, places: int) -> None:
+    with torch.device("meta"):
+        backbone = BACKBONES["vgg7"]((3, side, side))
+        maps = backbone(torch.zeros(2, 3, side, side))
+    assert backbone.stride == stride
+    assert maps.shape == (2, 240, places, places)
 
 
 def test_control_differs_by_the_head_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from torchcaps.errors import ConfigError
-from torchcaps.models._backbones import ResNet, feature_shape, make_backbone
+from torchcaps.models._backbones import ConvBackbone, feature_shape, make_backbone
 from torchcaps.models._base import Grid, ImageModel, ImageShape, RoutedModel
 from torchcaps.models._create import register_model
 from torchcaps.models._layers import make_decoder
@@ -46,7 +46,7 @@ class BackboneModel(ImageModel):
         self.feature_shape = feature_shape(backbone, self.image_shape)
         self.freeze = freeze
         self.stem_lr = backbone_lr
-        self.any_size = isinstance(backbone, ResNet)
+        self.any_size = isinstance(backbone, ConvBackbone)
 
     @property
     def num_features(self) -> int:
