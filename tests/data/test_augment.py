@@ -5,6 +5,7 @@ import torch
 
 from raising import raises_about
 from torchcaps.data import Augment, transforms
+from torchcaps.data.augment import _Draw
 from torchcaps.errors import ConfigError, ShapeError
 
 EVERYTHING = Augment(
@@ -229,7 +230,7 @@ def test_resized_crop_shows_a_window_of_the_image():
 def test_resized_crop_of_nothing_changes_nothing():
     images = torch.rand(4, 3, 9, 12)
     ones, zeros = torch.ones(4), torch.zeros(4)
-    torch.testing.assert_close(transforms.zoom(images, zeros, zeros, ones, ones), images)
+    torch.testing.assert_close(transforms.resample(images, transforms.window_map(zeros, zeros, ones, ones)), images)
 
 
 def test_colours_turn_about_grey():
@@ -256,3 +257,23 @@ def test_colours_of_grey_images(augment):
 def test_colour_and_crop_out_of_range(name, value):
     with raises_about(ConfigError, f"{name}", f"got {value}"):
         Augment(**{name: value})
+
+
+def test_one_interpolation_does_what_single_steps_do() -> None:
+    # A smooth image, which a second interpolation hardly blurs.
+    rows, cols = torch.meshgrid(torch.linspace(0, 3, 40), torch.linspace(0, 2, 60), indexing="ij")
+    image = torch.stack([rows.sin(), (rows + 2 * cols).cos(), cols.sin()]) / 4 + 0.5
+    images = image.expand(8, 3, 40, 60)
+    augment = Augment(rotate=20, scale=0.2, shear=0.1, warp_prob=0.5, flip=True, resized_crop=0.5)
+    together = augment(images, torch.Generator().manual_seed(3))
+    steps = augment._move(images, _Draw(8, images, torch.Generator().manual_seed(3)))
+    inner = (slice(None), slice(None), slice(8, -8), slice(12, -12))
+    torch.testing.assert_close(together[inner], steps[inner], atol=0.01, rtol=0)
+    assert not torch.allclose(together[inner], images[inner], atol=0.05)
+
+
+def test_colours_and_light_in_one_product() -> None:
+    images = 0.4 + 0.2 * torch.rand(5, 3, 9, 7)  # far from 0 and 1, where a step alone would clamp
+    values = torch.linspace(0.8, 1.2, 5)
+    steps = transforms.relight(transforms.recolour(images, values, 1 - values), (values - 1) / 4, values.flip(0))
+    torch.testing.assert_close(transforms.recolour(images, values, 1 - values, (values - 1) / 4, values.flip(0)), steps)

@@ -16,8 +16,9 @@ from torchcaps.errors import ConfigError, ShapeError
 class Augment:
     """Augment a batch of images at random in training; `fixed` is the deterministic part for evaluation.
 
-    `rotate`, `scale`, `shear` and `elastic` share one bilinear interpolation, which blurs a little. `warp_prob` leaves
-    some images as sharp as those of the evaluation. Without options nothing changes. Random numbers are drawn on the
+    `rotate`, `scale`, `shear` and `elastic` share one bilinear interpolation, which blurs a little; so does
+    `resized_crop`, without `elastic`, `shift` and `crop`. `warp_prob` leaves some images as sharp as those of the
+    evaluation. Without options nothing changes. Random numbers are drawn on the
     CPU in a fixed order, so that a generator in the same state gives the same images on every device.
 
     Attributes:
@@ -96,15 +97,47 @@ class Augment:
         if self._leaves(images):
             return images
         draw = _Draw(len(images), images, generator)
+        if self.resized_crop and not (self.elastic or self.shift or self.crop):
+            images = transforms.resample(images, self._map(images, draw))
+        else:
+            images = self._move(images, draw)
+        images = self._recolour(images, draw)
+        if self.erase:
+            images = self._erase(images, draw)
+        return images
+
+    def _map(self, images: Tensor, draw: _Draw) -> Tensor:
+        """Return the maps of rotation, scaling, shear, flip and resized crop in one, [B, 2, 3]: one interpolation."""
+        height, width = images.shape[-2:]
+        last = torch.tensor([[[0.0, 0.0, 1.0]]]).to(images).expand(len(images), 1, 3)
+        maps = torch.eye(2, 3).to(images).expand(len(images), 2, 3)
+        if self.rotate or self.scale or self.shear:
+            angle, factor, slope = (
+                draw.floats(math.radians(self.rotate)),
+                1 + draw.floats(self.scale),
+                draw.floats(self.shear),
+            )
+            warped = transforms.affine_map((height, width), angle, factor, slope)
+            maps = torch.where(self._chosen(draw).view(-1, 1, 1), warped, maps)
+        if self.flip:
+            mirrored = torch.where(draw.floats(1) < 0, -1.0, 1.0).to(images)  # [B]
+            maps = torch.stack([maps[:, :, 0] * mirrored[:, None], maps[:, :, 1], maps[:, :, 2]], dim=2)
+        return maps @ torch.cat([self._window(draw), last], dim=1)
+
+    def _chosen(self, draw: _Draw) -> Tensor:
+        """Return which images are warped, bool [B]."""
+        if self.warp_prob == 1:
+            return torch.ones(draw.count, dtype=torch.bool, device=draw.like.device)
+        return draw.floats(0.5) + 0.5 < self.warp_prob
+
+    def _move(self, images: Tensor, draw: _Draw) -> Tensor:
+        """Return the images rotated, scaled, sheared, displaced, mirrored, shifted and cropped, step by step."""
         if self.rotate or self.scale or self.shear or self.elastic:
             angle, factor = draw.floats(math.radians(self.rotate)), 1 + draw.floats(self.scale)
             slope = draw.floats(self.shear)
             moves = draw.floats(self.elastic, 2, 5, 5) if self.elastic else None
             warped = transforms.affine(images, angle, factor, slope, moves)
-            if self.warp_prob < 1:
-                chosen = (draw.floats(0.5) + 0.5).view(-1, 1, 1, 1) < self.warp_prob  # [B, 1, 1, 1]
-                warped = torch.where(chosen, warped, images)
-            images = warped
+            images = torch.where(self._chosen(draw).view(-1, 1, 1, 1), warped, images) if self.warp_prob < 1 else warped
         if self.flip:
             images = torch.where(draw.floats(1).view(-1, 1, 1, 1) < 0, images.flip(-1), images)
         if self.shift:
@@ -115,16 +148,18 @@ class Augment:
             transforms.crop(images, self.crop)
             tops, lefts = (draw.integers(side - self.crop) for side in images.shape[-2:])
             images = transforms.windows(images, tops, lefts, self.crop, self.crop)
-        if self.resized_crop:
-            images = self._zoom(images, draw)
+        return transforms.resample(images, self._window(draw)) if self.resized_crop else images
+
+    def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
         if self.saturation or self.hue:
-            saturation = 1 + draw.floats(self.saturation)
-            images = transforms.recolour(images, saturation, draw.floats(2 * math.pi * self.hue))
+            saturation, hue = 1 + draw.floats(self.saturation), draw.floats(2 * math.pi * self.hue)
+            if not (self.brightness or self.contrast):
+                return transforms.recolour(images, saturation, hue)
+            brighter = draw.floats(self.brightness)
+            return transforms.recolour(images, saturation, hue, brighter, 1 + draw.floats(self.contrast))
         if self.brightness or self.contrast:
             brighter = draw.floats(self.brightness)
-            images = transforms.relight(images, brighter, 1 + draw.floats(self.contrast))
-        if self.erase:
-            images = self._erase(images, draw)
+            return transforms.relight(images, brighter, 1 + draw.floats(self.contrast))
         return images
 
     def fixed(self, images: Tensor) -> Tensor:
@@ -166,13 +201,14 @@ class Augment:
         """
         return (image_shape[0], self.crop, self.crop) if self.crop else image_shape
 
-    def _zoom(self, images: Tensor, draw: _Draw) -> Tensor:
+    def _window(self, draw: _Draw) -> Tensor:
+        """Return the maps of the windows of a resized crop, [B, 2, 3]."""
         area = 1 - draw.floats(self.resized_crop / 2) - self.resized_crop / 2  # [B], from 1 - resized_crop to 1
         ratio = draw.floats(math.log(4 / 3)).exp()  # [B]
         heights, widths = (area / ratio).sqrt().clamp(max=1), (area * ratio).sqrt().clamp(max=1)
         tops = (draw.floats(0.5) + 0.5) * (1 - heights)
         lefts = (draw.floats(0.5) + 0.5) * (1 - widths)
-        return transforms.zoom(images, tops, lefts, heights, widths)
+        return transforms.window_map(tops, lefts, heights, widths)
 
     def _erase(self, images: Tensor, draw: _Draw) -> Tensor:
         height, width = images.shape[-2:]

@@ -15,20 +15,93 @@ from torchcaps.ops.images import windows as windows
 CROPS_13 = ((0, 0), *((down * k, right * k) for k in (1, 2, 3) for down in (-1, 1) for right in (-1, 1)))
 
 
-def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor, moves: Tensor | None = None) -> Tensor:
-    """Rotate, scale, shear and displace each image in one bilinear interpolation.
+def affine_map(size: tuple[int, int], angle: Tensor, factor: Tensor, slope: Tensor) -> Tensor:
+    """Return the maps that rotate, scale and shear images about their centres, for `resample`.
 
     The pixel at offset (x, y) from the centre, y upwards, is that of the image at M^-1 (x, y), where
-    M = factor R(angle) [[1, slope], [0, 1]], plus the displacement. Pixels outside the image repeat its edge, so that a
-    bright background gets no dark corners.
+    M = factor R(angle) [[1, slope], [0, 1]].
+
+    Args:
+        size: Height and width of the images.
+        angle: Rotation in radians, anticlockwise.
+        factor: Scale factor.
+        slope: Shear: a row moves to the right by slope times its height above the centre.
+
+    Shape:
+        angle, factor, slope: [B]; returns [B, 2, 3].
+
+    Returns:
+        The maps.
+    """
+    height, width = size
+    cos, sin = angle.cos() / factor, angle.sin() / factor  # [B]
+    # M^-1, with y reversed because rows count downwards.
+    inverse = torch.stack([cos + slope * sin, slope * cos - sin, sin, cos], dim=1).view(-1, 2, 2)  # [B, 2, 2]
+    # Coordinates count in half widths and half heights; an oblong image needs the correction.
+    half = torch.tensor([width / 2, height / 2], dtype=angle.dtype, device=angle.device)  # [2]
+    return F.pad(inverse * half / half.view(2, 1), (0, 1))
+
+
+def window_map(tops: Tensor, lefts: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
+    """Return the maps that scale one window of each image to the size of the image, for `resample`.
+
+    Args:
+        tops: Upper edge of each window, as a fraction of the height.
+        lefts: Left edge of each window, as a fraction of the width.
+        heights: Height of each window, as a fraction.
+        widths: Width of each window, as a fraction.
+
+    Shape:
+        tops, lefts, heights, widths: [B]; returns [B, 2, 3].
+
+    Returns:
+        The maps.
+    """
+    zeros = torch.zeros_like(tops)
+    across = torch.stack([widths, zeros, 2 * lefts + widths - 1], dim=1)  # [B, 3]
+    down = torch.stack([zeros, heights, 2 * tops + heights - 1], dim=1)  # [B, 3]
+    return torch.stack([across, down], dim=1)
+
+
+def resample(images: Tensor, maps: Tensor, moves: Tensor | None = None) -> Tensor:
+    """Take each pixel from the place in the image to which a linear map leads, by bilinear interpolation.
+
+    Places count from -1 to 1 across the image, rightwards and downwards. Those outside of the image repeat its edge, so
+    that a bright background gets no dark corners.
+
+    Args:
+        images: Float images.
+        maps: From the coordinates of the result to those of the image.
+        moves: Displacements, right and down in pixels, of N x N points that span the image from edge to edge, with
+            cubic interpolation between them.
+
+    Shape:
+        images: [B, C, H, W]; maps: [B, 2, 3]; moves: [B, 2, N, N]; returns [B, C, H, W].
+
+    Returns:
+        The resampled images.
+    """
+    height, width = images.shape[-2:]
+    rows, cols = ((2 * torch.arange(size).to(maps) + 1) / size - 1 for size in (height, width))
+    # `F.affine_grid` multiplies a matrix for every pixel; a row and a column that are added take a fifth of its time.
+    across = cols[:, None] * maps[:, None, :, 0]  # [B, W, 2]
+    down = rows[:, None] * maps[:, None, :, 1] + maps[:, None, :, 2]  # [B, H, 2]
+    grid = across[:, None] + down[:, :, None]  # [B, H, W, 2]
+    if moves is not None:
+        field = F.interpolate(moves, (height, width), mode="bicubic", align_corners=True)  # [B, 2, H, W]
+        grid = grid + field.permute(0, 2, 3, 1) * (2 / grid.new_tensor([width, height]))  # [B, H, W, 2]
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor, moves: Tensor | None = None) -> Tensor:
+    """Rotate, scale, shear and displace each image in one bilinear interpolation; see `affine_map` and `resample`.
 
     Args:
         images: Float images.
         angle: Rotation in radians, anticlockwise.
         factor: Scale factor.
-        slope: Shear: a row moves to the right by slope times its height above the centre.
-        moves: Displacements, right and down in pixels, of N x N points that span the image from edge to edge, with
-            cubic interpolation between them.
+        slope: Shear.
+        moves: Displacements in pixels.
 
     Shape:
         images: [B, C, H, W]; angle, factor, slope: [B]; moves: [B, 2, N, N]; returns [B, C, H, W].
@@ -37,17 +110,7 @@ def affine(images: Tensor, angle: Tensor, factor: Tensor, slope: Tensor, moves: 
         The transformed images.
     """
     height, width = images.shape[-2:]
-    cos, sin = angle.cos() / factor, angle.sin() / factor  # [B]
-    # M^-1, with y reversed because rows count downwards.
-    inverse = torch.stack([cos + slope * sin, slope * cos - sin, sin, cos], dim=1).view(-1, 2, 2)  # [B, 2, 2]
-    # grid_sample counts in half widths and half heights; an oblong image needs the correction.
-    half = torch.tensor([width / 2, height / 2], dtype=images.dtype, device=images.device)  # [2]
-    theta = F.pad(inverse * half / half.view(2, 1), (0, 1))  # [B, 2, 3]
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # [B, H, W, 2]
-    if moves is not None:
-        field = F.interpolate(moves, (height, width), mode="bicubic", align_corners=True)  # [B, 2, H, W]
-        grid = grid + field.permute(0, 2, 3, 1) / half  # [B, H, W, 2]
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return resample(images, affine_map((height, width), angle, factor, slope), moves)
 
 
 def erase(images: Tensor, tops: Tensor, lefts: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
@@ -70,7 +133,9 @@ def erase(images: Tensor, tops: Tensor, lefts: Tensor, heights: Tensor, widths: 
     cols = torch.arange(images.shape[-1], device=images.device) - lefts[:, None]  # [B, W]
     in_rows = (rows >= 0) & (rows < heights[:, None])  # [B, H]
     in_cols = (cols >= 0) & (cols < widths[:, None])  # [B, W]
-    return images.masked_fill((in_rows[:, :, None] & in_cols[:, None, :])[:, None], 0)
+    inside = in_rows[:, :, None] & in_cols[:, None, :]  # [B, H, W]
+    # A product takes a ninth of the time of `masked_fill`.
+    return images * (~inside).to(images.dtype)[:, None]
 
 
 def relight(images: Tensor, brighter: Tensor, contrast: Tensor) -> Tensor:
@@ -92,39 +157,20 @@ def relight(images: Tensor, brighter: Tensor, contrast: Tensor) -> Tensor:
     return (scaled + brighter.view(-1, 1, 1, 1)).clamp(0, 1)
 
 
-def zoom(images: Tensor, tops: Tensor, lefts: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
-    """Scale one window of each image to the size of the image, by bilinear interpolation.
-
-    Args:
-        images: Float images.
-        tops: Upper edge of each window, as a fraction of the height.
-        lefts: Left edge of each window, as a fraction of the width.
-        heights: Height of each window, as a fraction.
-        widths: Width of each window, as a fraction.
-
-    Shape:
-        images: [B, C, H, W]; tops, lefts, heights, widths: [B]; returns [B, C, H, W].
-
-    Returns:
-        The windows.
-    """
-    zeros = torch.zeros_like(tops)
-    across = torch.stack([widths, zeros, 2 * lefts + widths - 1], dim=1)  # [B, 3]
-    down = torch.stack([zeros, heights, 2 * tops + heights - 1], dim=1)  # [B, 3]
-    grid = F.affine_grid(torch.stack([across, down], dim=1), list(images.shape), align_corners=False)  # [B, H, W, 2]
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
-
-
-def recolour(images: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
-    """Scale the distance of each pixel from grey, turn its colour about the grey axis, and clamp to [0, 1].
+def recolour(
+    images: Tensor, saturation: Tensor, hue: Tensor, brighter: Tensor | None = None, contrast: Tensor | None = None
+) -> Tensor:
+    """Change the colours of each image, as `relight` does and before that about the grey axis, and clamp to [0, 1].
 
     Args:
         images: Float images of red, green and blue, in [0, 1].
-        saturation: Scale factor; 0 gives grey.
-        hue: Angle in radians.
+        saturation: Factor of the distance of each pixel from grey; 0 gives grey.
+        hue: Angle in radians by which each colour is turned about the grey axis.
+        brighter: Constant that is added.
+        contrast: Factor of the distance of each pixel from the mean of the image.
 
     Shape:
-        images: [B, 3, H, W]; saturation, hue: [B]; returns [B, 3, H, W].
+        images: [B, 3, H, W]; saturation, hue, brighter, contrast: [B]; returns [B, 3, H, W].
 
     Returns:
         The images in other colours.
@@ -139,7 +185,15 @@ def recolour(images: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
     third, cross, whole = (matrix.to(images) for matrix in (third, cross, torch.eye(3)))
     cos, sin, factor = (values.view(-1, 1, 1) for values in (hue.cos(), hue.sin(), saturation))
     matrix = third + factor * (cos * (whole - third) + sin * cross)  # [B, 3, 3]
-    return torch.einsum("bkc,bchw->bkhw", matrix, images).clamp(0, 1)
+    bias = images.new_zeros(1, 1, 1)
+    if brighter is not None:
+        bias = bias + brighter.view(-1, 1, 1)
+    if contrast is not None:
+        scale = contrast.view(-1, 1, 1)
+        means = matrix @ images.mean(dim=(2, 3)).unsqueeze(-1)  # [B, 3, 1]
+        matrix, bias = scale * matrix, bias + (1 - scale) * means
+    pixels = torch.baddbmm(bias.expand(len(images), 3, 1), matrix, images.flatten(2))  # [B, 3, H * W]
+    return pixels.clamp_(0, 1).view_as(images)
 
 
 def crop(images: Tensor, size: int, down: int = 0, right: int = 0) -> Tensor:
