@@ -261,13 +261,13 @@ def test_colour_and_crop_out_of_range(name, value):
 
 def test_one_interpolation_does_what_single_steps_do() -> None:
     # A smooth image, which a second interpolation hardly blurs.
-    rows, cols = torch.meshgrid(torch.linspace(0, 3, 40), torch.linspace(0, 2, 60), indexing="ij")
+    rows, cols = torch.meshgrid(torch.linspace(0, 3, 48), torch.linspace(0, 2, 48), indexing="ij")
     image = torch.stack([rows.sin(), (rows + 2 * cols).cos(), cols.sin()]) / 4 + 0.5
-    images = image.expand(8, 3, 40, 60)
-    augment = Augment(rotate=20, scale=0.2, shear=0.1, warp_prob=0.5, flip=True, resized_crop=0.5)
+    images = image.expand(8, 3, 48, 48)
+    augment = Augment(rotate=20, scale=0.2, shear=0.1, warp_prob=0.5, flip=True, turn=True, resized_crop=0.5)
     together = augment(images, torch.Generator().manual_seed(3))
     steps = augment._move(images, _Draw(8, images, torch.Generator().manual_seed(3)))
-    inner = (slice(None), slice(None), slice(8, -8), slice(12, -12))
+    inner = (slice(None), slice(None), slice(10, -10), slice(10, -10))
     torch.testing.assert_close(together[inner], steps[inner], atol=0.01, rtol=0)
     assert not torch.allclose(together[inner], images[inner], atol=0.05)
 
@@ -277,3 +277,19 @@ def test_colours_and_light_in_one_product() -> None:
     values = torch.linspace(0.8, 1.2, 5)
     steps = transforms.relight(transforms.recolour(images, values, 1 - values), (values - 1) / 4, values.flip(0))
     torch.testing.assert_close(transforms.recolour(images, values, 1 - values, (values - 1) / 4, values.flip(0)), steps)
+
+
+def test_quarter_turns() -> None:
+    images = torch.rand(64, 3, 6, 6)
+    turned = Augment(turn=True)(images, torch.Generator().manual_seed(0))
+    counts = [
+        sum(torch.equal(each, image.rot90(k, (-2, -1))) for each, image in zip(turned, images, strict=True))
+        for k in range(4)
+    ]
+    assert sum(counts) == 64
+    assert min(counts) > 5
+
+
+def test_quarter_turns_of_oblong_images() -> None:
+    with raises_about(ShapeError, "images", "(2, 3, 4, 5)"):
+        Augment(turn=True)(torch.rand(2, 3, 4, 5), torch.Generator())

@@ -30,6 +30,7 @@ class Augment:
             interpolation between them (after Simard et al. 2003).
         warp_prob: Probability that an image is warped by the four above.
         flip: Whether to mirror each image left to right with probability 1/2.
+        turn: Whether to turn each image by a random number of quarters; square images only.
         erase: Largest side of a rectangle of zeros, as a fraction of the side of the image.
         brightness: Largest value that is added or subtracted.
         contrast: Distances from the mean of a channel are scaled by 1 - contrast to 1 + contrast.
@@ -57,6 +58,7 @@ class Augment:
     elastic: float = 0.0
     warp_prob: float = 1.0
     flip: bool = False
+    turn: bool = False
     erase: float = 0.0
     brightness: float = 0.0
     contrast: float = 0.0
@@ -92,10 +94,12 @@ class Augment:
             The augmented images.
 
         Raises:
-            ShapeError: If the images are not floats [B, C, H, W], or smaller than `crop`.
+            ShapeError: If the images are not floats [B, C, H, W], smaller than `crop`, or not square with `turn`.
         """
         if self._leaves(images):
             return images
+        if self.turn and images.shape[-1] != images.shape[-2]:
+            raise ShapeError(f"images: expected square images to turn by quarters, got {tuple(images.shape)}")
         draw = _Draw(len(images), images, generator)
         if self.resized_crop and not (self.elastic or self.shift or self.crop):
             images = transforms.resample(images, self._map(images, draw))
@@ -112,16 +116,16 @@ class Augment:
         last = torch.tensor([[[0.0, 0.0, 1.0]]]).to(images).expand(len(images), 1, 3)
         maps = torch.eye(2, 3).to(images).expand(len(images), 2, 3)
         if self.rotate or self.scale or self.shear:
-            angle, factor, slope = (
-                draw.floats(math.radians(self.rotate)),
-                1 + draw.floats(self.scale),
-                draw.floats(self.shear),
-            )
-            warped = transforms.affine_map((height, width), angle, factor, slope)
+            angle, factor = draw.floats(math.radians(self.rotate)), 1 + draw.floats(self.scale)
+            warped = transforms.affine_map((height, width), angle, factor, draw.floats(self.shear))
             maps = torch.where(self._chosen(draw).view(-1, 1, 1), warped, maps)
         if self.flip:
             mirrored = torch.where(draw.floats(1) < 0, -1.0, 1.0).to(images)  # [B]
             maps = torch.stack([maps[:, :, 0] * mirrored[:, None], maps[:, :, 1], maps[:, :, 2]], dim=2)
+        if self.turn:
+            quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).to(images)
+            quarters = torch.stack([quarter.matrix_power(k) for k in range(4)])[draw.integers(3)]  # [B, 2, 2]
+            maps = torch.cat([maps[:, :, :2] @ quarters, maps[:, :, 2:]], dim=2)
         return maps @ torch.cat([self._window(draw), last], dim=1)
 
     def _chosen(self, draw: _Draw) -> Tensor:
@@ -140,6 +144,10 @@ class Augment:
             images = torch.where(self._chosen(draw).view(-1, 1, 1, 1), warped, images) if self.warp_prob < 1 else warped
         if self.flip:
             images = torch.where(draw.floats(1).view(-1, 1, 1, 1) < 0, images.flip(-1), images)
+        if self.turn:
+            quarters = draw.integers(3).view(-1, 1, 1, 1)
+            for number, turned in enumerate([images.rot90(k, (-2, -1)) for k in (1, 2, 3)], 1):
+                images = torch.where(quarters == number, turned, images)
         if self.shift:
             down, right = (draw.integers(2 * self.shift) - self.shift for _ in range(2))
             images = transforms.shift(images, down, right)

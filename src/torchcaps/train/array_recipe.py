@@ -23,6 +23,7 @@ from torchcaps.train.folder_recipe import (
     patience_choices,
 )
 from torchcaps.train.recipe import full_keys, load_recipe, plain_name
+from torchcaps.train.symmetry import MAX_IMAGES, find_symmetry
 
 RECIPE = "arrays"
 KINDS = {1: "signals", 2: "images", 3: "volumes"}
@@ -109,7 +110,13 @@ def _choices(scanned: ArrayFile, path: Path, batch: int | None) -> list[Choice]:
     name = path.absolute().stem.removesuffix("_TRAIN")
     chosen = [Choice("name", plain_name(name), "the name of the file")]
     if scanned.rank == 2:
-        chosen += [*model_choices(train, min(values.shape[2:])), *augment_choices(values.shape[1])]
+        channels, height, width = values.shape[1:]
+        sample = values[torch.randperm(train, generator=torch.Generator().manual_seed(0))[:MAX_IMAGES]]
+        symmetry = find_symmetry(sample.float())
+        chosen += [
+            *model_choices(train, min(height, width)),
+            *augment_choices(channels, symmetry, square=height == width),
+        ]
     else:
         model, control = MODELS[scanned.rank]
         beside = f"; the control is {control}" if control else ""

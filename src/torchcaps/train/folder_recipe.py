@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from torchcaps.config import dump, parse_value
-from torchcaps.data.folder import MEMORY_MB, report_bad
+from torchcaps.data.folder import MEMORY_MB, read_files, report_bad
 from torchcaps.data.folder_files import ScannedFolder, scan_folder
 from torchcaps.errors import ConfigError
 from torchcaps.train.recipe import Recipe, full_keys, load_recipe, plain_name
+from torchcaps.train.symmetry import MAX_IMAGES, MIN_IMAGES, SIDE, Symmetry, find_symmetry
 
 RECIPE, MODEL = "folder", "backbone_capsnet"
 # Steps that a network from scratch needs at least, and the bounds of the number of epochs.
@@ -184,7 +187,7 @@ def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[s
         Choice("optim.name", "adamw", "with weight decay against overfitting"),
         Choice("optim.weight_decay", 0.02, "the same"),
         Choice("optim.lr", 0.002, "for AdamW and a network from scratch"),
-        *augment_choices(channels),
+        *augment_choices(channels, _symmetry(scanned, channels), square=height == width),
     ]
     ratio = max(counts) / min(counts)
     if ratio >= UNBALANCED:
@@ -238,9 +241,17 @@ def patience_choices(epochs: int, val: int) -> list[Choice]:
     return [Choice("trainer.patience", max(10, epochs // 3), "epochs without a better validation that end the run")]
 
 
-def augment_choices(channels: int) -> list[Choice]:
-    """Return the augmentation of grey or colour images, with reasons."""
-    colours = "colour images"
+def augment_choices(channels: int, symmetry: Symmetry | None, *, square: bool) -> list[Choice]:
+    """Return the augmentation of images with these channels, with reasons.
+
+    Args:
+        channels: 1 or 3.
+        symmetry: Whether mirrored and turned images look like the originals; None if there are too few to tell.
+        square: Whether the images are square.
+
+    Returns:
+        The choices.
+    """
     chosen = [
         Choice("data.augment.shift", 0, "resized crops shift images too"),
         Choice("data.augment.resized_crop", 0.4, "windows of at least 0.6 of the area"),
@@ -248,14 +259,34 @@ def augment_choices(channels: int) -> list[Choice]:
         Choice("data.augment.erase", 0.25, "rectangles of up to a quarter of the side"),
         Choice("data.augment.brightness", 0.1, "different light"),
         Choice("data.augment.contrast", 0.2, "the same"),
+        *_mirror_choices(channels, symmetry, square=square),
     ]
     if channels == 3:
         chosen += [
-            Choice("data.augment.flip", True, f"{colours}; false if left and right matter"),
-            Choice("data.augment.saturation", 0.2, colours),
-            Choice("data.augment.hue", 0.02, colours),
+            Choice("data.augment.saturation", 0.2, "colour images"),
+            Choice("data.augment.hue", 0.02, "colour images"),
         ]
     return chosen
+
+
+def _mirror_choices(channels: int, symmetry: Symmetry | None, *, square: bool) -> list[Choice]:
+    if symmetry is None:
+        return [Choice("data.augment.flip", True, "colour images; false if left and right matter")] * (channels == 3)
+    why = f"a test tells {symmetry.mirrored:.0%} of mirrored images from their originals; 50% is chance"
+    chosen = [Choice("data.augment.flip", symmetry.flips, why)]
+    if symmetry.turns and square:
+        why = f"images have no upper side: the test tells {symmetry.turned:.0%} of turned ones from their originals"
+        chosen.append(Choice("data.augment.turn", True, why))
+    return chosen
+
+
+def _symmetry(scanned: ScannedFolder, channels: int) -> Symmetry | None:
+    files = [file for each in scanned.splits["train"].values() for file in each]
+    if len(files) < MIN_IMAGES:
+        return None
+    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))[:MAX_IMAGES]
+    images = read_files([files[place] for place in order.tolist()], (channels, SIDE, SIDE))
+    return find_symmetry(images.float() / 255)
 
 
 def folder_path(overrides: Sequence[str]) -> str:
