@@ -12,7 +12,7 @@ from torchcaps.data import load_data
 from torchcaps.data.folder_files import scan_folder
 from torchcaps.errors import ConfigError, DataError
 from torchcaps.train import choose_recipe, find_lr, fit, load_recipe, parse_recipe
-from torchcaps.train.folder_recipe import PATIENT, dump_value, folder_path, patience_choices
+from torchcaps.train.folder_recipe import PATIENT, dump_value, folder_path, model_choices, patience_choices
 from torchcaps.train.recipe import full_keys, plain_name
 
 
@@ -79,6 +79,33 @@ def test_grey_and_balanced_images(tmp_path: Path) -> None:
     assert recipe.data.augment.hue == recipe.data.augment.saturation == 0
     assert "weight" not in recipe.loss.options
     assert recipe.data.options["channels"] == 1
+
+
+def test_images_without_an_upper_side_are_turned(tmp_path: Path) -> None:
+    fill(tmp_path / "noise" / "one", 150)
+    fill(tmp_path / "noise" / "two", 151)
+    chosen = {choice.key: choice.value for choice in choose_recipe(tmp_path / "noise").choices}
+    assert chosen["data.augment.flip"] is True
+    assert chosen["data.augment.turn"] is True
+
+
+def test_images_with_an_upper_side_are_neither_turned_nor_mirrored(tmp_path: Path) -> None:
+    batch = load_data("digits").batch(torch.arange(400))
+    for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
+        file = tmp_path / "digits" / str(int(label) % 2) / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[0].numpy()).save(file)
+    chosen = {choice.key: choice.value for choice in choose_recipe(tmp_path / "digits").choices}
+    assert chosen["data.augment.flip"] is False
+    assert "data.augment.turn" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("images", "side", "backbone"),
+    [(1_999, 64, "resnet8"), (2_000, 64, "vgg7"), (4_999, 224, "resnet8"), (5_000, 224, "resnet10")],
+)
+def test_backbones_follow_number_and_size(images: int, side: int, backbone: str) -> None:
+    assert {choice.key: choice.value for choice in model_choices(images, side)}["model.options.backbone"] == backbone
 
 
 def test_mixed_sizes_are_announced(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _STEP_KEYS = (
 )
 # Validation samples from which on a run may end early: with fewer, the best epoch is a matter of luck.
 PATIENT = 200
+# Images of this side or more are large; the numbers of training images from which on larger backbones are chosen.
+LARGE, PLAIN, MANY = 96, 2_000, 5_000
 # From this ratio of the largest to the smallest class on, classes are weighted.
 UNBALANCED = 1.5
 
@@ -213,13 +215,15 @@ def _size_choices(scanned: ScannedFolder, shape: tuple[int, int, int]) -> list[C
 
 def model_choices(train: int, side: int) -> list[Choice]:
     """Return the network for a number of training images of a smaller side, with reasons."""
-    backbone = "resnet8" if train < 20_000 else "resnet14"
-    if side >= 128 and train >= 5_000:
-        backbone = "resnet10"
-    stem = "3x3" if side < 48 else "3x3, stride 2" if side < 96 else "7x7, stride 2, pooled"
+    if side < LARGE and train >= PLAIN:
+        backbone, why = "vgg7", f"plain convolutions learn fastest from {train:,} images of {side} pixels"
+    else:
+        backbone = "resnet10" if side >= LARGE and train >= MANY else "resnet8"
+        stem = "3x3" if side < 48 else "3x3, stride 2" if side < LARGE else "7x7, stride 2, pooled"
+        why = f"for {train:,} images of {side} pixels; its stem is {stem}"
     return [
         Choice("model.name", MODEL, "a capsule head on a backbone; the control is backbone_linear"),
-        Choice("model.options.backbone", backbone, f"for {train:,} images of {side} pixels; its stem is {stem}"),
+        Choice("model.options.backbone", backbone, why),
         Choice("loss.reconstruction", 0.0, "the network has no decoder"),
     ]
 
