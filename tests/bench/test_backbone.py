@@ -30,5 +30,7 @@ def test_batches_are_those_of_the_step():
 
 
 def test_augmentation_is_that_of_a_folder():
-    chosen = {choice.key.removeprefix("data.augment."): choice.value for choice in augment_choices(3, None, square=True)}
+    chosen = {
+        choice.key.removeprefix("data.augment."): choice.value for choice in augment_choices(3, None, square=True)
+    }
     assert {key: getattr(AUGMENT, key) for key in chosen} == chosen

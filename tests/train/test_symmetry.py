@@ -1,4 +1,4 @@
-"""Whether mirrored and turned images can be told from the originals."""
+"""Whether mirrored and turned images can be distinguished from the originals."""
 
 import torch
 from torch.nn import functional as F
@@ -32,7 +32,7 @@ def test_textures_have_no_upper_side() -> None:
     assert found.turns
 
 
-def test_blank_images_are_told_apart_by_chance() -> None:
+def test_blank_images_are_in_order_by_chance() -> None:
     found = find_symmetry(torch.full((300, 3, 20, 20), 0.3))
     assert found is not None
     assert found.mirrored == found.turned == 0.5

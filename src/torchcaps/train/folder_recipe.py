@@ -276,10 +276,10 @@ def augment_choices(channels: int, symmetry: Symmetry | None, *, square: bool) -
 def _mirror_choices(channels: int, symmetry: Symmetry | None, *, square: bool) -> list[Choice]:
     if symmetry is None:
         return [Choice("data.augment.flip", True, "colour images; false if left and right matter")] * (channels == 3)
-    why = f"a test tells {symmetry.mirrored:.0%} of mirrored images from their originals; 50% is chance"
+    why = f"a test distinguishes {symmetry.mirrored:.0%} of mirrored images from their originals; 50% is chance"
     chosen = [Choice("data.augment.flip", symmetry.flips, why)]
     if symmetry.turns and square:
-        why = f"images have no upper side: the test tells {symmetry.turned:.0%} of turned ones from their originals"
+        why = f"images have no upper side: the test distinguishes {symmetry.turned:.0%} of turned ones"
         chosen.append(Choice("data.augment.turn", True, why))
     return chosen
 

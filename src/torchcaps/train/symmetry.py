@@ -1,4 +1,4 @@
-"""Whether mirrored and turned images can be told from the originals: which augmentation suits them."""
+"""Whether mirrored and turned images can be distinguished from the originals: which augmentation suits them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 SIDE, FILTERS, PLACES = 32, 48, 4
 # Images that are looked at, and the smallest number that allows a judgement.
 MAX_IMAGES, MIN_IMAGES = 900, 200
-# Fraction of pairs of an image and its copy that may be told apart at most: half of them by chance.
+# Largest fraction of pairs of an image and its copy in the right order; half of them are by chance.
 CHANCE = 0.6
 
 
@@ -40,9 +40,9 @@ class Symmetry(NamedTuple):
 
 
 def find_symmetry(images: Tensor) -> Symmetry | None:
-    """Try to tell images from their mirrored and turned copies.
+    """Try to distinguish images from their mirrored and turned copies.
 
-    A linear classifier on random convolutions learns two thirds of the pairs and is asked about the others. Photographs
+    A linear classifier on random convolutions is fitted to two thirds of the pairs and evaluated on the others. Photographs
     and digits have an upper side that it finds almost always; images of the ground from above have none.
 
     Args:
@@ -73,12 +73,12 @@ def _pairs_in_order(images: Tensor, filters: Tensor, change: Callable[[Tensor], 
     differences = _features(images, filters) - _features(change(images), filters)  # [N, features]
     count = 2 * len(images) // 3
     scale = differences[:count].square().mean(dim=0).sqrt().clamp(min=1e-6)
-    known, asked = (differences / scale).split([count, len(images) - count])
+    known, new = (differences / scale).split([count, len(images) - count])
     # Ridge regression in its dual form: a weight for each known pair.
     kernel = known @ known.T  # [count, count]
     kernel = kernel + 0.1 * kernel.diagonal().mean().clamp(min=1e-6) * torch.eye(count)
     weights = torch.linalg.solve(kernel, torch.ones(count))
-    scores = asked @ (known.T @ weights)  # [N - count]
+    scores = new @ (known.T @ weights)  # [N - count]
     # Pairs without any difference, as of blank images, are in order by chance.
     return float(((scores > 0).float() + (scores == 0).float() / 2).mean())
 
