@@ -129,7 +129,7 @@ def _stem(image_shape: ImageShape, width: int, activation: nn.Module, *, padded:
 
 
 def _conv_norm(before: int, after: int, *, pool: bool = False) -> list[nn.Module]:
-    """Return a 3x3 convolution, pooling where asked for, and batch normalisation."""
+    """Return a 3x3 convolution, max pooling if `pool`, and batch normalisation."""
     conv = nn.Conv2d(before, after, 3, padding=1, bias=False)
     return [conv, *([nn.MaxPool2d(2)] if pool else []), nn.BatchNorm2d(after)]
 

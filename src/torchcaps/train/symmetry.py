@@ -42,8 +42,8 @@ class Symmetry(NamedTuple):
 def find_symmetry(images: Tensor) -> Symmetry | None:
     """Try to distinguish images from their mirrored and turned copies.
 
-    A linear classifier on random convolutions is fitted to two thirds of the pairs and evaluated on the others. Photographs
-    and digits have an upper side that it finds almost always; images of the ground from above have none.
+    A linear classifier on random convolutions is fitted to two thirds of the pairs and evaluated on the others.
+    Photographs and digits have an upper side, which it finds almost always; images of the ground from above have none.
 
     Args:
         images: Training images in [0, 1], in random order.
