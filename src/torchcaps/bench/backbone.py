@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-import itertools
-import shutil
 import tempfile
-import weakref
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 from torchcaps._files import write_bytes
 from torchcaps.bench._case import CASES, Candidate, Case, Point, Tasks, one_axis_sweep
@@ -40,35 +40,49 @@ def step(name: str, point: Point) -> Tasks:
     Returns:
         The task.
     """
-    torch.manual_seed(0)
-    shape = (3, point["side"], point["side"])
-    model = create_model(name, shape, CLASSES, backbone=f"resnet{point['layers']}")
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    images, labels = torch.rand(point["batch"], *shape), torch.arange(point["batch"]) % CLASSES
-    margin = MarginLoss()
+    train = _trainer(name, point)
+    shape = (point["batch"], 3, point["side"], point["side"])
+    images, labels = torch.rand(shape), torch.arange(point["batch"]) % CLASSES
+    return {"step": lambda: train(images, labels)}
 
-    def call() -> None:
-        optimiser.zero_grad(set_to_none=True)
-        margin(model(images), labels).backward()
-        optimiser.step()
 
-    return {"step": call}
+def fed(point: Point) -> Tasks:
+    """Prepare a training step with a new batch of JPEG files, which a worker reads and augments."""
+    train, batches = _trainer("backbone_capsnet", point), _batches(point, workers=1)
+    return {"step": lambda: train(*next(batches))}
 
 
 def decoded(point: Point) -> Tasks:
     """Read a batch of JPEG files from disk and augment it, in the process that asks for it."""
-    folder = Path(tempfile.mkdtemp())
-    # Each of two classes needs an image for every split.
-    write_photographs(folder, max(8, 2 * point["batch"]), point["side"])
-    data = load_data("folder", "train", path=folder, image_size=point["side"], memory_mb=0)
-    batches = BatchLoader(data, point["batch"], shuffle=True, augment=AUGMENT)
-    endless = itertools.chain.from_iterable(itertools.repeat(batches))
+    batches = _batches(point)
+    return {"step": lambda: next(batches)}
 
-    def call() -> object:
-        return next(endless)
 
-    weakref.finalize(call, shutil.rmtree, folder)
-    return {"step": call}
+def _trainer(name: str, point: Point) -> Callable[[Tensor, Tensor], None]:
+    """Return a training step of a model on images and labels."""
+    torch.manual_seed(0)
+    model = create_model(name, (3, point["side"], point["side"]), CLASSES, backbone=f"resnet{point['layers']}")
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    margin = MarginLoss()
+
+    def train(images: Tensor, labels: Tensor) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        margin(model(images), labels).backward()
+        optimiser.step()
+
+    return train
+
+
+def _batches(point: Point, workers: int = 0) -> Iterator[Any]:
+    """Yield batches of JPEG files without end; the files are removed with the iterator."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # Enough that a worker is seldom started anew; each of two classes needs an image for every split.
+        write_photographs(folder, max(8, 20 * point["batch"]), point["side"])
+        data = load_data("folder", "train", path=folder, image_size=point["side"], memory_mb=0)
+        batches = BatchLoader(data, point["batch"], shuffle=True, augment=AUGMENT, workers=workers)
+        while True:
+            yield from batches
 
 
 def write_photographs(folder: Path, count: int, side: int) -> None:
@@ -97,6 +111,7 @@ CASES.add(
         candidates=(
             Candidate("backbone_capsnet", partial(step, "backbone_capsnet")),
             Candidate("backbone_linear", partial(step, "backbone_linear")),
+            Candidate("backbone_capsnet, batches of JPEG files from a worker", fed),
             Candidate("batch of JPEG files, augmented", decoded),
         ),
         points=one_axis_sweep(BASE, layers=(8, 18)),
