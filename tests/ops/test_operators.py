@@ -79,6 +79,8 @@ def make_operators() -> dict[str, Operator]:
             "agree", {"poses": poses, "weight": weight, "key": torch.randn(3, 3, 6), "prior": torch.randn(9, 3)}
         ),
         "agree without key": Operator("agree", {"poses": poses, "weight": weight, "key": None, "prior": None}),
+        "self_agree": Operator("self_agree", {"poses": poses, "weight": 0.3 * weight, "prior": torch.randn(9, 3)}),
+        "self_agree without prior": Operator("self_agree", {"poses": poses, "weight": 0.3 * weight[0], "prior": None}),
         "sum_votes": Operator("sum_votes", {"share": torch.randn(9, 3, 3), "poses": poses, "weight": weight}),
         "agreement": Operator("agreement", {"key": torch.randn(3, 3, 6), "poses": poses, "weight": weight}),
         "self_routing": Operator("self_routing", {**logits, "poses": poses, "weight": weight}),

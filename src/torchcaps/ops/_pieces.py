@@ -1,9 +1,10 @@
-"""Pieces of a batch whose votes fit into a given memory: samples, or rows of positions of one sample."""
+"""Pieces of a batch whose votes fit into a given memory: samples, rows of positions of one sample, or children."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -131,6 +132,22 @@ def split_batch(poses: Tensor, weight: Tensor, window: Window | None, limit: int
             seen = (rows.stop - rows.start - 1) * window.stride + window.kernel[0]
             pieces.append(Piece(some, rows, replace(window, grid=(seen, *window.grid[1:])), window))
     return pieces
+
+
+def split_children(children: int, values: int, like: Tensor, *, tensors: int = 8) -> Iterator[slice]:
+    """Split the children of a dense layer into pieces that fit into the memory of votes.
+
+    Args:
+        children: Number of children.
+        values: How many values the largest tensor of a piece has for each child.
+        like: A tensor of the device and type of the values.
+        tensors: How many tensors of that size are in memory at a time.
+
+    Returns:
+        The pieces, at least one child each.
+    """
+    count = max(1, votes_bytes(like.device) // max(1, tensors * values * like.element_size()))
+    return (slice(start, min(start + count, children)) for start in range(0, children, count))
 
 
 def _bytes_per_sample(poses: Tensor, weight: Tensor, window: Window | None) -> int:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._kernel import computes_wide
+from torchcaps.ops._sum_votes import sum_fixed
 from torchcaps.ops.random.reference import check_random_options, random_logits
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
@@ -44,7 +45,7 @@ def dense(
     logits = std * random_logits(poses.shape[1], weight.shape[-3], seed=seed).to(weight)  # [I, J]
     coupling = logits.softmax(dim=-1)  # [I, J]
     if weight.dim() == 4:
-        presquash = torch.einsum("bip,ijpd->bjd", poses, weight * coupling[..., None, None])  # [B, J, D]
+        presquash = sum_fixed(poses, weight, coupling)  # [B, J, D]
     else:
         presquash = torch.einsum("bjp,jpd->bjd", torch.einsum("bip,ij->bjp", poses, coupling), weight)  # [B, J, D]
     out = apply_squash(presquash if bias is None else presquash + bias, form=squash)  # [B, J, D]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchcaps.ops._attention_pass.cpu import attend
+from torchcaps.ops._attention_pass.cpu import attend, attend_to_sum
 from torchcaps.ops._attention_pass.grid import Pairs, attend_grid, squash_parents
 from torchcaps.ops._iterations import ParentSoftmax
 from torchcaps.ops._kernel import computes_wide
@@ -42,14 +42,14 @@ def dense(
     """
     poses, (parents, _, size) = children.poses, weight.shape[-3:]
     check_prior(prior, poses.shape[1], parents)
-    total = parents * attend(poses, weight)  # [B, J, D], the sum of the votes
-    key = total / math.sqrt(size)  # [B, J, D]
-    if prior is None:
-        presquash = attend(poses, weight, key, softmax=softmax)  # [B, J, D]
-    elif prior.shape[0] == 1:
-        presquash = attend(poses, weight, key, softmax=softmax) + prior.unsqueeze(-1) * total  # [B, J, D]
+    own = None if prior is None or prior.shape[0] == 1 else prior
+    if softmax is None:
+        presquash, total = attend_to_sum(poses, weight, own)  # [B, J, D]
     else:
-        presquash = attend(poses, weight, key, prior, softmax=softmax)  # [B, J, D]
+        total = parents * attend(poses, weight)  # [B, J, D], the sum of the votes
+        presquash = attend(poses, weight, total / math.sqrt(size), own, softmax=softmax)  # [B, J, D]
+    if prior is not None and own is None:
+        presquash = presquash + prior.unsqueeze(-1) * total  # [B, J, D]
     out = apply_squash(presquash, form=squash)  # [B, J, D]
     return Capsules(out, torch.linalg.vector_norm(out, dim=-1))
 

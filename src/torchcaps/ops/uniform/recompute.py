@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torchcaps.ops._iterations import ParentSoftmax, parent_softmax
 from torchcaps.ops._kernel import computes_wide
+from torchcaps.ops._sum_votes import sum_fixed
 from torchcaps.ops.squash import SquashForm, check_squash
 from torchcaps.ops.squash import squash as apply_squash
 from torchcaps.ops.votes import check_parent_bias, check_poses_and_weight
@@ -37,9 +38,10 @@ def dense(
     check_poses_and_weight(children.poses, weight)
     check_parent_bias(bias, weight)
     check_squash(squash)
-    pattern = "bip,ijpd->bjd" if weight.dim() == 4 else "bip,jpd->bjd"
+    poses = children.poses
+    total = sum_fixed(poses, weight) if weight.dim() == 4 else torch.einsum("bip,jpd->bjd", poses, weight)  # [B, J, D]
     # Equal for all children and samples.
     share = softmax(weight.new_zeros(1, 1, weight.shape[-3])).mT  # [1, J, 1]
-    presquash = torch.einsum(pattern, children.poses, weight) * share  # [B, J, D]
+    presquash = total * share  # [B, J, D]
     out = apply_squash(presquash if bias is None else presquash + bias, form=squash)  # [B, J, D]
     return Capsules(out, torch.linalg.vector_norm(out, dim=-1))
