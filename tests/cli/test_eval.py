@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from lightning import Callback
 
 from refusing import refused
 
@@ -78,7 +81,7 @@ def test_errors_name_the_argument(run: Path, ask, pictures: Path, tmp_path: Path
     shutil.copytree(run, unfinished)
     (unfinished / "weights.safetensors").unlink()
     shutil.rmtree(unfinished / "checkpoints")
-    assert ask("eval", unfinished)[2].startswith("run: expected a run with at least one finished epoch")
+    assert ask("eval", unfinished)[2].startswith("run: expected weights or a checkpoint, found neither in")
 
 
 @pytest.mark.filterwarnings("default:run .* is not finished")
@@ -96,7 +99,36 @@ def test_newest_checkpoint_of_an_unfinished_run(run: Path, pictures: Path, ask, 
     assert not (unfinished / "evaluation.json").exists()
     code, out, err = ask("predict", unfinished, next(pictures.rglob("*.png")), "--out", tmp_path / "figures")
     assert code == 0
-    assert "epoch" in err
+    assert "weights of epoch" in err
+
+
+@pytest.mark.filterwarnings("default:run .* is not finished")
+@pytest.mark.parametrize("ema", ["0", "0.9"])
+def test_checkpoint_in_the_middle_of_the_first_epoch(pictures: Path, ask, tmp_path: Path, ema: str) -> None:
+    from torchcaps.train import Run, fit, load_recipe
+    from torchcaps.train.checkpoint import newest_checkpoint
+
+    class Crash(Callback):
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if trainer.global_step == 2:
+                raise OSError("power cut")
+
+    options = [f"data.options.path={pictures}", "data.batch_size=8", "trainer.checkpoint_every=1"]
+    recipe = load_recipe("folder", [*options, f"optim.ema_decay={ema}", "model.options.decoder=none"])
+    with pytest.raises(OSError, match="power cut"):
+        fit(recipe, tmp_path / "run", callbacks=Crash())
+    code, out, err = ask("eval", tmp_path / "run", "--json")
+    assert code == 0
+    assert "weights of step 2 in epoch 1" in err
+    assert json.loads(out)["count"] > 0
+    run = Run.open(tmp_path / "run")
+    checkpoint = newest_checkpoint(run.checkpoints, run.recipe)
+    assert checkpoint is not None
+    prefix = "ema.module." if float(ema) else "model."
+    with pytest.warns(UserWarning, match="step 2 in epoch 1"):
+        weights = run.load_model().state_dict()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, checkpoint.content["state_dict"][prefix + name]), name
 
 
 def test_folder_with_some_of_the_classes(run: Path, pictures: Path, ask, ask_json, tmp_path: Path) -> None:

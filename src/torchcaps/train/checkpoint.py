@@ -82,6 +82,27 @@ class Checkpoint(NamedTuple):
         """The state of the run."""
         return RunState(**self.content[KEY]["state"])
 
+    def model_weights(self) -> tuple[dict[str, torch.Tensor], str]:
+        """Return the weights of the best epoch so far; before the first epoch has ended, those of the last step.
+
+        Returns:
+            The weights of the model, and a phrase that names their epoch and step.
+
+        Raises:
+            CheckpointError: If the checkpoint has no weights of a model.
+        """
+        best, done = self.state.best, len(self.state.rows)
+        if best:
+            which = f"weights of epoch {best['epoch']:.0f} (step {best['step']:,.0f}), the best of the {done} so far"
+            return best["weights"], which
+        state, step = self.content.get("state_dict", {}), self.content.get("global_step", 0)
+        # The moving average is what an epoch would validate and keep.
+        prefix = "ema.module." if any(name.startswith("ema.") for name in state) else "model."
+        weights = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        if not weights:
+            raise CheckpointError(f"checkpoint: expected weights of a model, found none in '{self.path}'")
+        return weights, f"weights of step {step:,} in epoch 1, which are not validated yet"
+
 
 class CheckpointFiles(TorchCheckpointIO):
     """Lightning's checkpoint plugin: writes atomically and durably, reads without unpickling code.

@@ -226,7 +226,7 @@ class Run:
             given = self.__dict__.get("context")
             if given is None or given.own is None:
                 raise DataError(
-                    f"data: expected the datasets that the run was trained on, got none for '{self.path}' "
+                    f"data: expected the datasets of the run, which are not stored in '{self.path}' "
                     "(give them to tc.train.resume, or to Run.use_context)"
                 )
             return given.data(split, stored=stored)
@@ -256,6 +256,8 @@ class Run:
     def load_model(self) -> ImageModel:
         """Load the trained model, or that of the newest checkpoint with a warning if the run is not finished.
 
+        An unfinished run gives the weights of its best epoch so far; in its first epoch, those of its last step.
+
         Returns:
             The model in evaluation mode.
 
@@ -280,20 +282,17 @@ class Run:
 
         status = self.record["status"]
         checkpoint = newest_checkpoint(self.checkpoints, self.recipe)
-        best = {} if checkpoint is None else checkpoint.state.best
-        if not best:
+        if checkpoint is None:
             raise CheckpointError(
-                f"run: expected a run with at least one finished epoch, got '{self.path}' (status '{status}')"
+                f"run: expected weights or a checkpoint, found neither in '{self.path}' (status '{status}'; "
+                "a checkpoint is saved at least every minute and at the end of each epoch)"
             )
-        warnings.warn(
-            f"run '{self.path}' is not finished (status '{status}'); using the weights of epoch {best['epoch']:.0f}, "
-            f"the best of the {len(checkpoint.state.rows) if checkpoint else 0} epochs so far",
-            stacklevel=3,
-        )
+        weights, which = checkpoint.model_weights()
+        warnings.warn(f"run '{self.path}' is not finished (status '{status}'); using the {which}", stacklevel=3)
         with checking_options("model.options", self.recipe.model.options):
             model = self.describe_model().create()
         try:
-            model.load_state_dict(best["weights"])
+            model.load_state_dict(weights)
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"run: expected weights of {self.recipe.model.name}, got others ({reason})") from None
