@@ -30,7 +30,7 @@ def check_version(tag: str, project: dict, changelog: str) -> list[str]:
     version = project["version"]
     problems = [] if tag == f"v{version}" else [f"tag: expected v{version}, got {tag}"]
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.MULTILINE):
-        problems.append(f"CHANGELOG.md: expected a heading '## {version} (YYYY-MM-DD)', got none")
+        problems.append(f"CHANGELOG.md: expected a heading '## {version} (YYYY-MM-DD)', but there is none")
     if "OWNER" in str(project["urls"]):
         problems.append("pyproject.toml: expected the address of the project in [project.urls], got OWNER")
     return problems
@@ -42,7 +42,7 @@ def check_names(names: list[str], version: str) -> list[str]:
     problems = [f"expected no weights for research only, got {name}" for name in kind]
     for licence in LICENCES:
         if not any(name.endswith(f"/{licence}") for name in names):
-            problems.append(f"expected {licence}, got none")
+            problems.append(f"expected {licence}, which is missing")
     problems += [f"expected no {name}" for name in names if "__pycache__" in name or ".venv/" in name]
     return problems
 
@@ -57,7 +57,7 @@ def check_wheel(file: Path, version: str, kernel: str | None) -> list[str]:
         problems.append(f"expected {kernel or 'no kernel'}, got {', '.join(kernels) or 'none'}")
     for name in ("torchcaps/py.typed", "torchcaps/data/digits.idx.xz", "torchcaps/pretrained/smallnorb.toml"):
         if name not in names:
-            problems.append(f"expected {name}, got none")
+            problems.append(f"expected {name}, which is missing")
     top = {name.partition("/")[0] for name in names}
     if top != {"torchcaps", f"torchcaps-{version}.dist-info"}:
         problems.append(f"expected the package alone, got {', '.join(sorted(top))}")
@@ -78,7 +78,7 @@ def check_sdist(file: Path, version: str) -> list[str]:
         "PKG-INFO",
     ):
         if f"{root}/{name}" not in names:
-            problems.append(f"expected {name}, got none")
+            problems.append(f"expected {name}, which is missing")
     problems += [f"expected all files in {root}/, got {name}" for name in names if name.partition("/")[0] != root]
     return [f"{file.name}: {problem}" for problem in problems]
 

@@ -119,7 +119,7 @@ def main() -> None:
     args = parser.parse_args()
     source = os.environ.get("TORCHCAPS_DATA")
     if not source:
-        parser.error("TORCHCAPS_DATA: expected the folder of the data sets, got nothing")
+        parser.error("TORCHCAPS_DATA: expected the folder of the data sets, but it is not set")
     for name in args.sets or SETS:
         if name not in SETS:
             parser.error(f"unknown set '{name}'; known: {', '.join(SETS)}")

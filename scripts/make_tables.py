@@ -777,7 +777,7 @@ def update(text: str, page: str = "README.md") -> str:
         before, opened, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not opened or not closed:
-            raise ValueError(f"{page}: expected the marks '{begin}' and '{end}', got none")
+            raise ValueError(f"{page}: expected the marks '{begin}' and '{end}', which are missing")
         text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 

@@ -73,7 +73,9 @@ def _check(run: Run, name: str, limits: Sequence[str]) -> None:
     if not name.isidentifier() or name != name.lower():
         raise ConfigError(f"name: expected lower-case letters, digits and underscores, got '{name}'")
     if not limits or not all(limits):
-        raise ConfigError("limits: expected at least one sentence on what the network is not good for, got none")
+        raise ConfigError(
+            "limits: expected at least one sentence on what the network is not good for, got an empty list"
+        )
     if "path" in run.recipe.data.options:
         raise ConfigError(f"run: expected data that others have, got '{run.path}' (trained on files of this machine)")
 

@@ -13,7 +13,7 @@ from torchcaps.ops import _native
 def main() -> None:
     """Run the test; a failure ends the process with a message."""
     if _native.missing_reason() is not None:
-        sys.exit(f"kernels: expected a library that loads, got none ({_native.missing_reason()})")
+        sys.exit(f"kernels: expected a library that loads, but there is none ({_native.missing_reason()})")
     torch.manual_seed(0)
     poses, weight = torch.randn(4, 18, 8), torch.randn(18, 5, 8, 16) * 0.1
     children = tc.types.Capsules(poses, poses.norm(dim=-1))

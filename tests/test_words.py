@@ -29,6 +29,7 @@ WORDS = {
     r"(?:train|training|val|test) part": "split",
     r"in per cent": "in %",
     r"got no such": "but there is no such",
+    r"(?-i:got none|got nothing)": "but there is none, but it is not set",
     r"speaks? to": "couples to",
     r"what (?:came|becomes|became) of": "(name the result)",
 }

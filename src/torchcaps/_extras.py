@@ -43,9 +43,11 @@ def missing_package(package: str, extra: str) -> MissingPackageError:
 
     Example:
         >>> print(missing_package("lightning", "train"))
-        lightning: expected an installed package, got none (pip install 'torchcaps[train]')
+        lightning: expected an installed package, but it is missing (pip install 'torchcaps[train]')
     """
-    return MissingPackageError(f"{package}: expected an installed package, got none (pip install 'torchcaps[{extra}]')")
+    return MissingPackageError(
+        f"{package}: expected an installed package, but it is missing (pip install 'torchcaps[{extra}]')"
+    )
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def test_bad_files_stop_or_are_left_out(own: Path, tmp_path: Path, ask) -> None:
 def test_folders_that_are_none(run: Path, tmp_path: Path, ask) -> None:
     refused(ask, "train", run, about=["recipe:", run, "--resume"])
     refused(ask, "train", "", about=["recipe:", "''"])
-    refused(ask, "train", "folder", about=["data.options.path", "got none"])
+    refused(ask, "train", "folder", about=["data.options.path", "not set"])
     refused(ask, "train", tmp_path, about=[tmp_path, "sub-folder"])
     refused(ask, "train", tmp_path / "nowhere", about=["unknown recipe", "nowhere"])
 
@@ -99,7 +99,7 @@ def test_predict_goes_on_past_a_bad_file(run: Path, own: Path, tmp_path: Path, a
     assert len(document["errors"]) == 1
     refused(ask, "predict", run, bad, about=[bad])
     (tmp_path / "empty").mkdir()
-    refused(ask, "predict", run, tmp_path / "empty", about=[tmp_path / "empty", "got none"])
+    refused(ask, "predict", run, tmp_path / "empty", about=[tmp_path / "empty", "has none"])
     refused(ask, "predict", run, good, "--csv", "--json", about=["--csv"])
 
 

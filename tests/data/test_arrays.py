@@ -169,7 +169,7 @@ def test_names_of_arrays_are_listed(tmp_path: Path) -> None:
         load_data("arrays", "train", path=tmp_path / "a.npz")
     with raises_about(ConfigError, "path", "a.txt"):
         load_data("arrays", "train", path="a.txt")
-    with raises_about(DataError, "none.npz", "got none"):
+    with raises_about(DataError, "none.npz", "there is none"):
         load_data("arrays", "train", path=tmp_path / "none.npz")
 
 

@@ -136,7 +136,7 @@ def test_no_such_folder(tmp_path):
 
 
 def test_empty_folder(tmp_path):
-    with raises_about(DataError, tmp_path, "got none"):
+    with raises_about(DataError, tmp_path, "found none"):
         load_data("folder", path=tmp_path)
 
 
@@ -154,7 +154,7 @@ def test_one_class_only(tmp_path):
 
 def test_empty_class(pets):
     (pets / "cow").mkdir()
-    with raises_about(DataError, "cow", "got none"):
+    with raises_about(DataError, "cow", "found none"):
         load_data("folder", path=pets)
 
 

@@ -48,7 +48,7 @@ def test_split_is_not_an_option():
 
 
 def test_missing_option():
-    with raises_about(ConfigError, "path", "'folder'", "got none"):
+    with raises_about(ConfigError, "path", "'folder'", "not set"):
         tc.load_data("folder")
 
 

@@ -40,7 +40,7 @@ def test_data_of_the_same_classes_are_not_new(
 
     def load(name: str, split: str) -> ImageDataset:
         if name not in named:
-            raise DataError(f"{name}: expected files, got none")
+            raise DataError(f"{name}: expected files, but there are none")
         return InMemoryDataset(name, split, digits.batch(range(8)).images, digits.labels[:8], named[name], "tests")
 
     class OneRun:

@@ -70,7 +70,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
         return CaptionedFigure(Figure(), "A caption.", "An alt text.")
 
     def fail(contexts: Mapping[str, FigureContext]) -> CaptionedFigure:
-        raise ConfigError("runs: expected a decoder, got none")
+        raise ConfigError("runs: expected a decoder, but there is none")
 
     monkeypatch.setattr(FIGURES, "_items", {"good": fake_figure("good", draw), "bad": fake_figure("bad", fail)})
     return seeds
@@ -114,7 +114,7 @@ def test_train_measure_and_draw(tmp_path, measured, drawn):
     assert drawn == [{"CNN": 0, "Capsules, 1 iteration": 0}]
     assert result.figures == {"good": GOOD}
     assert (tmp_path / "out" / GOOD.file).read_bytes().startswith(b"\x89PNG")
-    assert result.failed_figures == {"bad": "runs: expected a decoder, got none"}
+    assert result.failed_figures == {"bad": "runs: expected a decoder, but there is none"}
 
 
 def test_finished_runs_are_not_repeated(tmp_path, measured, monkeypatch):

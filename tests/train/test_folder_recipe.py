@@ -171,7 +171,7 @@ def test_full_keys() -> None:
 
 def test_path_of_the_folder() -> None:
     assert folder_path(["epochs=3", "path=my images"]) == "my images"
-    with raises_about(ConfigError, "data.options.path", "got none"):
+    with raises_about(ConfigError, "data.options.path", "not set"):
         folder_path(["epochs=3"])
 
 

@@ -73,7 +73,7 @@ def options_to_overrides(words: Sequence[str], options: Sequence[str]) -> list[s
             continue
         value = value if equals else next(rest, None)
         if value is None or (not equals and value.startswith("--")):
-            raise ConfigError(f"{option}: expected a value, got none (it stands for {key}=VALUE of the recipe)")
+            raise ConfigError(f"{option}: expected a value after it (it stands for {key}=VALUE of the recipe)")
         rewritten.append(f"{key}={value}")
     return rewritten
 

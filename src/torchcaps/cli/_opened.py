@@ -86,7 +86,7 @@ def image_files(verb: str, args: Namespace) -> list[tuple[str, bool]]:
     for word in _words(verb, args):
         found = list_images(Path(word)) if Path(word).is_dir() else []
         if Path(word).is_dir() and not found:
-            raise DataError(f"{word}: expected image files in the folder, got none")
+            raise DataError(f"{word}: expected image files, but the folder has none")
         images += [(str(file), False) for file in found] or [(word, True)]
     return images
 
@@ -103,8 +103,7 @@ def _words(verb: str, args: Namespace) -> list[str]:
             raise ConfigError(f"{verb}: expected a run or --pretrained, got both ('{words[0]}', '{args.pretrained}')")
     if missing:
         raise ConfigError(
-            f"{verb}: expected {' and '.join(missing)}, got none (or IMAGE with --pretrained NAME); "
-            f"see `torchcaps {verb} --help`"
+            f"{verb}: expected {' and '.join(missing)} (or IMAGE with --pretrained NAME); see `torchcaps {verb} --help`"
         )
     return words
 

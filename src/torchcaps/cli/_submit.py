@@ -105,7 +105,7 @@ def submit(args: Namespace, words: Sequence[str], folder: Path, out: Output) -> 
         return 0
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise ConfigError(
-            "--submit: expected SLURM on this host, got no sbatch and srun on the PATH (--print shows the script, "
+            "--submit: expected SLURM on this host, but sbatch and srun are not on the PATH (--print shows the script, "
             "--submit local starts processes here)"
         )
     return _submit_array(worker, jobs, workers, parameters, out)

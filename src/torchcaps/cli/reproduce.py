@@ -149,7 +149,9 @@ def _legend(same_experiment: bool) -> str:
 
 def _list(args: Namespace, folder: Path, out: Output) -> int:
     if args.only or args.report or args.remeasure:
-        raise ConfigError("reproduction: expected a name with --only, --report and --remeasure, got none")
+        raise ConfigError(
+            "reproduction: expected a name with --only, --report and --remeasure (`torchcaps reproduce` lists them)"
+        )
     from torchcaps.experiments import (
         ReproductionResult,
         format_statistic,

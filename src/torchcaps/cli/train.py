@@ -50,7 +50,7 @@ def _run(args: Namespace, out: Output) -> int:
     others = name is not None or args.out is not None
     changed: dict[str, Any] = {} if args.resume is None else _changes(changes, others)
     if args.restart and args.resume is None:
-        raise ConfigError("--restart: expected --resume RUN, got no run")
+        raise ConfigError("--restart: expected it together with --resume RUN")
     if is_repeated(args):
         return run_repeated(args, open_recipe(name, [*changes, *([SKIP_BAD] if args.skip_bad else [])])[0], out)
     from torchcaps.train import fit, is_first_process, resume

@@ -54,7 +54,7 @@ def groups_of_files(groups: str, root: Path, files: Sequence[Path], class_names:
         (missing if group is None else found).append(relative.as_posix() if group is None else group)
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise DataError(f"{table}: expected a row for each image, got none for '{missing[0]}'{more}")
+        raise DataError(f"{table}: expected a row for each image, but '{missing[0]}'{more} has none")
     return found
 
 
@@ -63,7 +63,7 @@ def _sub_folder(file: Path, root: Path, class_names: Sequence[str]) -> str:
     # The class is the first folder, or the second below that of a split.
     place = 0 if parts[0] in class_names and len(parts) > 1 else 1
     if len(parts) < place + 3:
-        raise DataError(f"{file}: expected a sub-folder of the class, as in class/patient/image.png, got none")
+        raise DataError(f"{file}: expected a file in a sub-folder of its class, as in class/patient/image.png")
     return parts[place + 1]
 
 
@@ -90,7 +90,7 @@ def groups_of_rows(groups: str, count: int) -> list[str]:
         raise DataError(f"{table}: expected a row for each of {count:,} samples, got {len(values):,}")
     if not all(values):
         place = next(place for place, value in enumerate(values) if not value)
-        raise DataError(f"{table}: expected a value of {column} in each row, got none in row {place + 1}")
+        raise DataError(f"{table}: expected a value of {column} in each row, but row {place + 1} has none")
     return values
 
 

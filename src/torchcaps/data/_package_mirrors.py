@@ -31,12 +31,12 @@ def _client(command: Sequence[str], place: Path) -> Path:
     try:
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except FileNotFoundError:
-        raise DataError(f"{command[0]}: expected an installed program, got none") from None
+        raise DataError(f"{command[0]}: expected an installed program, but it is missing") from None
     except subprocess.TimeoutExpired:
-        raise DataError(f"{command[0]}: expected the package within {TIMEOUT} seconds, got none") from None
+        raise DataError(f"{command[0]}: expected the package within {TIMEOUT} seconds, but it did not come") from None
     found = [file for file in place.iterdir() if file.is_file()]
     if done.returncode or len(found) != 1:
-        lines = done.stderr.strip().splitlines() or ["none"]
+        lines = done.stderr.strip().splitlines() or [f"{len(found)} files"]
         raise DataError(f"{' '.join(command[:4])}: expected a package, got {lines[-1][:160]}")
     return found[0]
 

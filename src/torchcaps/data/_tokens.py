@@ -99,7 +99,9 @@ def _columns(words: set[str]) -> dict[str, np.ndarray]:
     path = GLOVE.find(GLOVE.files[0]) or GLOVE.find(SUBSET) or obtain(GLOVE.files[0], GLOVE)
     vectors = read_word_vectors(path, words, SIZE, GLOVE.files[0].max_bytes)
     if not vectors:
-        raise DataError(f"{path}: expected vectors of the {len(words):,} words of the data set, got none of them")
+        raise DataError(
+            f"{path}: expected vectors of the {len(words):,} words of the data set, but it has none of them"
+        )
     return {word: _to_bytes(vectors[word] if word in vectors else _random(word)) for word in words}
 
 

@@ -37,11 +37,11 @@ def check_affnist(path: Path, file: DataFile) -> tuple[Tensor, Tensor]:
     pixels = content.get("image") if isinstance(content, dict) else None
     labels = to_integers(content.get("label_int")) if isinstance(content, dict) else None
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[0] != _SIDE**2:
-        raise DataError(f"{path}: expected bytes of {_SIDE**2} x N as images, got none; download it again")
+        raise DataError(f"{path}: expected bytes of {_SIDE**2} x N as images, but there are none; download it again")
     # Each column is one image in row-major order.
     images = pixels.reshape(_SIDE**2, -1, order="F").T.reshape(-1, 1, _SIDE, _SIDE)  # [N, 1, 40, 40]
     if labels is None or len(labels) != len(images):
-        got = "none" if labels is None else f"{len(labels)}"
+        got = "no labels" if labels is None else f"{len(labels)}"
         raise DataError(f"{path}: expected {len(images)} labels, one per image, got {got}; download it again")
     if not 0 <= int(labels.min(initial=0)) <= int(labels.max(initial=0)) <= 9:
         raise DataError(f"{path}: expected labels from 0 to 9, got {labels.min()} to {labels.max()}; download it again")

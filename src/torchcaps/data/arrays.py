@@ -126,7 +126,7 @@ def read_splits(
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"path: expected a file ending in {', '.join(SUFFIXES)}, got '{path}'")
     if not path.is_file():
-        raise DataError(f"{path}: expected a file, got none")
+        raise DataError(f"{path}: expected a file, but there is none")
     lengths = None
     if path.suffix == ".ts":
         if rank not in (None, 1):
@@ -293,7 +293,7 @@ def _npz_splits(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _npy_splits(path: Path, labels: str | Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     file = path.with_name(f"{path.stem}_labels.npy") if labels is None else Path(labels).expanduser()
     if not file.is_file():
-        raise DataError(f"labels: expected a file of labels for {path.name}, got none at '{file}'")
+        raise DataError(f"labels: expected a file of labels for {path.name}, but there is no '{file}'")
     return {"train": (read_npy(path), read_npy(file))}
 
 
@@ -348,7 +348,7 @@ def _check_classes(path: Path, labels: Tensor, class_names: Sequence[str]) -> No
     empty = [name for name, count in zip(class_names, counts, strict=True) if not count]
     if empty:
         raise DataError(
-            f"{path}: expected training samples of every class, got none of '{empty[0]}' "
+            f"{path}: expected training samples of every class, but '{empty[0]}' has none "
             f"({len(labels)} samples of {len(class_names)} classes)"
         )
 

@@ -138,7 +138,7 @@ def _split_folders(root: Path) -> dict[str, Path]:
 def _class_files(folder: Path, *, least: int = 2) -> Files:
     classes = sorted(sub for sub in folder.iterdir() if sub.is_dir() and not sub.name.startswith("."))
     if not classes and not any(map(_is_image, folder.iterdir())):
-        raise DataError(f"{folder}: expected images in one sub-folder per class, got none")
+        raise DataError(f"{folder}: expected images in one sub-folder per class, but found none")
     if len(classes) < least:
         raise DataError(
             f"{folder}: expected at least {least} sub-folders, got {len(classes)} (put the images of each class into "
@@ -147,7 +147,9 @@ def _class_files(folder: Path, *, least: int = 2) -> Files:
     files = {sub.name: sorted(filter(_is_image, sub.rglob("*"))) for sub in classes}
     for name, found in files.items():
         if not found:
-            raise DataError(f"{folder / name}: expected images of class '{name}', got none (formats: {_formats()})")
+            raise DataError(
+                f"{folder / name}: expected images of class '{name}', but found none (formats: {_formats()})"
+            )
     return files
 
 
@@ -216,7 +218,7 @@ def _without(files: Files, bad: dict[Path, str], root: Path) -> Files:
     left = {name: [file for file in found if file not in bad] for name, found in files.items()}
     for name, found in left.items():
         if not found:
-            raise DataError(f"{root}: expected a readable image of class '{name}' in each split, got none")
+            raise DataError(f"{root}: expected a readable image of class '{name}' in each split, but found none")
     return left
 
 

@@ -132,7 +132,7 @@ def _pool(source: str, groups: str | None, options: Mapping[str, Any]) -> _Pool:
 
 def _folder_pool(groups: str | None, options: Mapping[str, Any]) -> _Pool:
     if "path" not in options:
-        raise ConfigError("options.path: expected the folder of your images, got none")
+        raise ConfigError("options.path: expected the folder of your images, but it is not set")
     root, skip_bad = Path(options["path"]).expanduser(), options.get("skip_bad", False)
     fractions = {split: options.get(f"{split}_fraction", 0.1) for split in ("val", "test")}
     scanned = scan_folder(root, fractions, skip_bad=skip_bad)
@@ -157,7 +157,7 @@ def _folder_pool(groups: str | None, options: Mapping[str, Any]) -> _Pool:
 
 def _arrays_pool(groups: str | None, options: Mapping[str, Any]) -> _Pool:
     if "path" not in options:
-        raise ConfigError("options.path: expected the file of your samples, got none")
+        raise ConfigError("options.path: expected the file of your samples, but it is not set")
     path = Path(options["path"]).expanduser()
     file = read_splits(path, **{name: options[name] for name in ("labels", "rank", "length") if name in options})
     parts = [file.splits[split] for split in ("train", "val") if split in file.splits]

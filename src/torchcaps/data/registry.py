@@ -99,7 +99,7 @@ def load_data(name: str, split: str = "train", *, transform: Transform | None = 
     check_options(options, entry.options, f"data set '{name}'")
     for option, parameter in entry.options.items():
         if parameter.default is parameter.empty and option not in options:
-            raise ConfigError(f"{option}: expected a value for data set '{name}', got none")
+            raise ConfigError(f"{option}: expected a value for data set '{name}', but it is not set ({option}=VALUE)")
     data = entry.load(split, **options)
     return data if transform is None else data.with_transform(transform)
 

@@ -214,7 +214,7 @@ def transfer(
         rows.append(ProtocolRow(name, len(data), (evaluate(model, data, progress=progress).accuracy,)))
         last = data
     if last is None:
-        raise ConfigError("splits: expected at least one, got none")
+        raise ConfigError("splits: expected at least one, got an empty list")
     return ProtocolResult(protocol, question, last.name, last.origin, ("accuracy",), tuple(rows))
 
 

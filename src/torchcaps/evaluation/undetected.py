@@ -132,7 +132,9 @@ def _adversarial(
 ) -> ProtocolResult:
     known, data = run.load_data("val"), run.load_data("test")
     if not len(known):
-        raise ConfigError(f"run: expected a validation split, got none of '{known.name}' (thresholds are chosen on it)")
+        raise ConfigError(
+            f"run: expected a validation split, but '{known.name}' has none (thresholds are chosen on it)"
+        )
     if isinstance(images, bool) or not isinstance(images, int) or images < 1:
         raise ConfigError(f"images: expected a count of at least 1, got {images!r}")
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):

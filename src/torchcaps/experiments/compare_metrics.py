@@ -47,7 +47,7 @@ def measure_run(run: Run, tests: Mapping[str, ImageDataset], *, memory: bool) ->
         write_text(file, json.dumps(cache, indent=1) + "\n")
     record, ends, used = run.record, run.metrics().get("seconds"), cache.get("memory")
     if not ends:
-        raise CheckpointError(f"run: expected the seconds of each epoch, got none in '{run.path / 'metrics.csv'}'")
+        raise CheckpointError(f"run: expected the seconds of each epoch, but '{run.path / 'metrics.csv'}' has none")
     f1 = run.context.evaluate().metrics.values.get("f1_macro")
     return RouterMetrics(
         test_accuracy=run.results["test_accuracy"],

@@ -190,7 +190,7 @@ def _problems(entry: Reproduction) -> Iterator[str]:
         unknown = [name for name in names if name not in registry]
         yield from (f"{key}: unknown {registry.kind} '{name}'{nearest(name, registry)}" for name in unknown)
     if not entry.networks:
-        yield "networks: expected at least one, got none"
+        yield "networks: expected at least one, got an empty list"
     columns = METRICS[entry.metric].columns if entry.metric in METRICS else ()
     labels = [network.label for network in entry.networks]
     for number, network in enumerate(entry.networks):

@@ -134,7 +134,7 @@ def _prepare(
 ) -> tuple[_Plan, list[tuple[str, ...]] | None]:
     """Check the sweep and write what all processes share; return it, and all combinations if each is tried once."""
     if not space:
-        raise ConfigError("space: expected a key with several values, such as optim.lr=log(1e-4,1e-2), got none")
+        raise ConfigError("space: expected at least one key with several values, such as optim.lr=log(1e-4,1e-2)")
     if trials is not None and trials < 1:
         raise ConfigError(f"trials: expected at least 1, got {trials}")
     keys = full_keys(asdict(recipe), [f"{dimension.key}=" for dimension in space])
@@ -146,7 +146,9 @@ def _prepare(
     with checking_options("data.options", recipe.data.options):
         val = load_data(recipe.data.name, "val", **recipe.data.options)
         if not len(val):
-            raise ConfigError("sweep: expected a recipe with a validation split, got none (it selects the best trial)")
+            raise ConfigError(
+                "sweep: expected a recipe with a validation split, but this one has none (it selects the best trial)"
+            )
     text, shape = recipe.to_toml(), json.dumps([asdict(dimension) for dimension in space], indent=1) + "\n"
     make_folder(folder)
     for name, content in ((RECIPE, text), (SPACE, shape)):

@@ -171,7 +171,7 @@ def _look_up(cell: Cell) -> tuple[float, float, int, bool]:
         network = load_recorded()[name][cell.label]
         found = network.columns[cell.column]
     except (KeyError, StopIteration):
-        raise DataError(f"claims: expected a record of {' / '.join(cell)}, got none") from None
+        raise DataError(f"claims: expected a record of {' / '.join(cell)}, but there is none") from None
     return found.mean, _seed_margin(found), found.count, network.outdated
 
 

@@ -206,7 +206,7 @@ def load_backbone(backbone: nn.Module, file: Path) -> None:
         open_regular(file, MAX_TENSORS).close()
         stored = load_file(file)
     except FileNotFoundError:
-        raise CheckpointError(f"weights: expected a safetensors file, got no file '{file}'") from None
+        raise CheckpointError(f"weights: expected a safetensors file, but there is no '{file}'") from None
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"weights: expected a safetensors file, got '{file}' ({error})") from None
     own = backbone.state_dict()

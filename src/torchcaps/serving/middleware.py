@@ -207,7 +207,9 @@ class SecurityMiddleware:
         if _is_foreign(scope, headers, host):
             raise RequestRefusedError(403, "origin: expected the server's own page, got another site")
         if self.token is not None and not self._has_token(scope, headers, self.token):
-            raise RequestRefusedError(401, "token: expected the address that the server printed, got no valid token")
+            raise RequestRefusedError(
+                401, "token: expected the address that the server printed, but its token is missing or wrong"
+            )
         if not scope["path"].isprintable() or not scope.get("query_string", b"").isascii():
             raise RequestRefusedError(400, "path: expected printable characters, got others")
         limits = self.limits

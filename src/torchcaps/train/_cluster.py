@@ -229,7 +229,9 @@ def _mpi_sizes() -> tuple[int, int] | None:
 
 def _mpi_environment() -> ClusterEnvironment:
     if importlib.util.find_spec("mpi4py") is None:
-        raise MissingPackageError("mpi4py: expected an installed package under mpirun, got none (pip install mpi4py)")
+        raise MissingPackageError(
+            "mpi4py: expected an installed package under mpirun, but it is missing (pip install mpi4py)"
+        )
     return MPIEnvironment()
 
 

@@ -74,7 +74,7 @@ def train_loop(
         return last.state
     if stop:
         raise Stopped(stop)
-    raise CheckpointError(f"run: expected a checkpoint of the last epoch, got none in '{run.checkpoints}'")
+    raise CheckpointError(f"run: expected a checkpoint of the last epoch, but '{run.checkpoints}' has none")
 
 
 def lead(context: RunContext, checkpoint: Checkpoint | None, attached: Attached, group: Group) -> RunState:

@@ -121,7 +121,7 @@ def _fit(
     train = splits["train"]
     for name in ("target_accuracy", "patience"):
         if getattr(recipe.trainer, name) is not None and not len(splits["val"]):
-            raise ConfigError(f"trainer.{name}: expected a validation split with images, got none")
+            raise ConfigError(f"trainer.{name}: expected a validation split, but it has no images")
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, train)
     make_loss(with_class_weights(recipe, train).loss, model)
@@ -277,7 +277,7 @@ def _own_context(run: Run, data: OwnData | None) -> OwnData | None:
     """Check that datasets of the caller are those of a run."""
     if (data is None) != (run.recipe.data.name != OWN):
         expected = "the datasets that the run was trained on" if data is None else f"no data but '{run.data_name}'"
-        raise DataError(f"data: expected {expected}, got {'none' if data is None else 'others'} for '{run.path}'")
+        raise DataError(f"data: expected {expected}, but '{run.path}' got {'no data' if data is None else 'others'}")
     if data is not None:
         run.use_context(own=data)
         found, known = (
@@ -398,7 +398,9 @@ def _check_alone(recipe: Recipe) -> None:
     """Raise ConfigError if a recipe needs processes that this one cannot start."""
     if recipe.trainer.nodes > 1:
         hosts = recipe.trainer.nodes
-        raise ConfigError(f"trainer.nodes: expected torchrun, srun or mpirun for {hosts} hosts, got none")
+        raise ConfigError(
+            f"trainer.nodes: expected torchrun, srun or mpirun for {hosts} hosts, but none of them started this process"
+        )
     # Each new process imports the script that started it, and would start the run again.
     if recipe.trainer.devices > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError(

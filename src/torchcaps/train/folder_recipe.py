@@ -310,5 +310,5 @@ def folder_path(overrides: Sequence[str]) -> str:
         if key.strip() == "data.options.path":
             return str(parse_value(value.strip()))
     raise ConfigError(
-        "data.options.path: expected the folder of your images, got none (`torchcaps train DIR` is short)"
+        "data.options.path: expected the folder of your images, but it is not set (`torchcaps train DIR` is short)"
     )

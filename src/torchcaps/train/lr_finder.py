@@ -91,5 +91,5 @@ def find_lr(recipe: Recipe, *, steps: int = 100, lowest: float = 1e-6, highest: 
         )
     lr = None if found is None else found.suggestion()
     if found is None or lr is None:
-        raise ConfigError(f"find_lr: expected a loss that falls in {steps} steps, got none (give optim.lr)")
+        raise ConfigError(f"find_lr: expected a loss that falls in {steps} steps, but it never fell (give optim.lr)")
     return FoundRate(lr, list(found.results["lr"]), list(found.results["loss"]))

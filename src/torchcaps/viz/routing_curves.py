@@ -51,7 +51,7 @@ def routing_curves(table: Mapping[str, Sequence[Any]]) -> Figure:
     rows = [_Row(*cells) for cells in zip(*(table[name] for name in _NEEDED), strict=True)]
     layers = list(dict.fromkeys(row.layer for row in rows if row.measure == "entropy"))
     if not layers:
-        raise ConfigError("table: expected the entropy of at least one routing layer, got none")
+        raise ConfigError("table: expected the entropy of at least one routing layer, but the table has none")
     colours = dict(zip(layers, layer_colours(len(layers)), strict=True))
     figure = new_figure(8.4, 8.4)
     panels = figure.subplots(3, 2)

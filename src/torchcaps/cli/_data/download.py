@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def run(args: Namespace, out: Output) -> int:
     """Download each named data set, and the weights of each name that starts with `weights/`."""
     if not args.words:
-        raise ConfigError("data download: expected the name of a data set, got none (`torchcaps data` lists them)")
+        raise ConfigError("data download: expected the name of a data set (`torchcaps data` lists them)")
     from torchcaps.data import DATASETS, download_data
     from torchcaps.evaluation import download_weights
     from torchcaps.models import pretrained_card

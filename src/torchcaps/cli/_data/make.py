@@ -24,7 +24,7 @@ def run(args: Namespace, out: Output) -> int:
     folders, overrides = split_words(words[1:])
     options = read_options(overrides)
     if len(folders) != 2:
-        raise ConfigError(f"data make shards: expected FOLDER OUT, got {' '.join(folders) or 'none'}")
+        raise ConfigError(f"data make shards: expected FOLDER OUT, got {' '.join(folders) or 'no folders'}")
     check_options(options, _OPTIONS, "data make shards")
     from torchcaps.data import make_shards
     from torchcaps.data.readers.shard_files import read_index

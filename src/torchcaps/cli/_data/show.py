@@ -18,7 +18,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 def run(args: Namespace, out: Output) -> int:
     """Print the statistics of one split and save a figure of its images."""
     if not args.words or "=" in args.words[0]:
-        raise ConfigError("data show: expected the name of a data set, got none (`torchcaps data` lists them)")
+        raise ConfigError("data show: expected the name of a data set (`torchcaps data` lists them)")
     name = args.words[0]
     path = Path(args.out) if args.out is not None else Path(f"{Path(name).name}-{args.split}.png")
     if path.suffix.lower() not in SUFFIXES:

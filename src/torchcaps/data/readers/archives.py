@@ -82,7 +82,9 @@ def _extract(archive: Path, members: Mapping[str, tuple[str, int]], place: Path)
                     )
                 file.write(chunk)
     if missing:
-        raise DataError(f"{archive}: expected a member '{next(iter(missing))}', got none; download it again")
+        raise DataError(
+            f"{archive}: expected a member '{next(iter(missing))}', but it is not in the archive; download it again"
+        )
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bool, Any]]:

@@ -75,7 +75,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     except Exception as error:
         raise DataError(f"{path}: expected an .npz file with arrays of numbers, got {error}") from None
     if not found:
-        raise DataError(f"{path}: expected an .npz file with arrays, got none")
+        raise DataError(f"{path}: expected an .npz file with arrays, but it has none")
     return found
 
 

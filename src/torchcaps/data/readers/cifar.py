@@ -35,12 +35,14 @@ def read_python(path: Path, names: tuple[str, ...]) -> tuple[Tensor, dict[str, T
     batch = read_pickle(path, 2 * MAX_BATCH)
     pixels = batch.get("data")
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
-        raise DataError(f"{path}: expected 'data', an array of {_PIXELS} bytes per image, got none; download it again")
+        raise DataError(
+            f"{path}: expected 'data', an array of {_PIXELS} bytes per image, but it is missing; download it again"
+        )
     labels = {}
     for name in names:
         values = batch.get(name)
         if not isinstance(values, list) or not all(type(value) is int and 0 <= value < 256 for value in values):
-            raise DataError(f"{path}: expected '{name}', a list of class indices, got none; download it again")
+            raise DataError(f"{path}: expected '{name}', a list of class indices, but it is missing; download it again")
         if len(values) != len(pixels):
             raise DataError(
                 f"{path}: expected {len(pixels)} {name}, one per image, got {len(values)}; download it again"

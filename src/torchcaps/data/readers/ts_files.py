@@ -111,7 +111,7 @@ def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> tuple[str, ...
                     f"{path}: expected @classLabel true with 2 to {MAX_CLASSES:,} classes, got {len(class_names):,}"
                 )
             return class_names
-    raise DataError(f"{path}: expected a .ts file with a line @data, got none in {number:,} lines")
+    raise DataError(f"{path}: expected a .ts file with a line @data, but its {number:,} lines have none")
 
 
 def _shown(line: str) -> str:
@@ -121,7 +121,7 @@ def _shown(line: str) -> str:
 def _read_channels(place: str, channels: Sequence[str]) -> np.ndarray:
     """Return the values of one signal, float32 [C, T]."""
     if not channels:
-        raise DataError(f"{place}: expected values, a colon and a class, got no colon")
+        raise DataError(f"{place}: expected values, a colon and a class, but there is no colon")
     rows: list[np.ndarray] = []
     for k, text in enumerate(channels, 1):
         fields = text.split(",") if text.strip() else []
