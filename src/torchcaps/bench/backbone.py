@@ -77,7 +77,7 @@ def _batches(point: Point, workers: int = 0) -> Iterator[Any]:
     """Yield batches of JPEG files without end; the files are removed with the iterator."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Enough that a worker is seldom started anew; each of two classes needs an image for every split.
+        # Enough that a worker is seldom started again; each of two classes needs an image for every split.
         write_photographs(folder, max(8, 20 * point["batch"]), point["side"])
         data = load_data("folder", "train", path=folder, image_size=point["side"], memory_mb=0)
         batches = BatchLoader(data, point["batch"], shuffle=True, augment=AUGMENT, workers=workers)
