@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 
+import pytest
 import torch
 from torch import nn
 
+from limits import memory_limit
 from model_shapes import by_name, fit_shape
 from raising import raises_about
-from torchcaps.errors import ConfigError
+from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.models import CapsNet, ImageModel, create_model
 from torchcaps.nn import EMRouting
 
@@ -130,3 +132,16 @@ def test_pretrained_in_another_type() -> None:
         double = model(images.double()).activations
         single = create_model("cnn_small", pretrained="mnist_cnn")(images).activations
     torch.testing.assert_close(double, single.double(), rtol=1e-3, atol=1e-5)
+
+
+@by_name
+@pytest.mark.parametrize("side", [2**21, 10**12, 10**300])
+def test_sizes_that_no_network_has(name: str, side: int) -> None:
+    """A file by others may name them; rows and columns are counted before there are weights."""
+    shape = fit_shape(name, SHAPE)
+    for place in range(len(shape)):
+        sizes = (*shape[:place], side, *shape[place + 1 :])
+        with raises_about(ShapeError, "image_shape", "1,048,576"), memory_limit(10**9):
+            create_model(name, sizes, 3, device="meta")
+    with raises_about(ConfigError, "num_classes", "1,048,576"), memory_limit(10**9):
+        create_model(name, shape, side, device="meta")

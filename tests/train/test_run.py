@@ -4,11 +4,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
+from limits import memory_limit
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError
+from torchcaps.models import create_model
 from torchcaps.train import Run, load_recipe
 from torchcaps.train._tables import write_metrics
+from torchcaps.train.checkpoint import KEY, CheckpointFiles, RunState, checkpoint_path, run_entry
 
 
 def test_new_folder_is_reopened(tmp_path):
@@ -137,3 +141,20 @@ def test_lock_admits_one_process(tmp_path):
         pass
     with run.locked():
         pass
+
+
+def test_unfinished_run_with_sizes_beyond_memory(tmp_path):
+    recipe = load_recipe("digits", ["model.name=cnn_small", "model.options={}"])
+    run = Run.create(recipe, tmp_path / "a")
+    weights = create_model("cnn_small").state_dict()
+    state = RunState(best={"epoch": 1.0, "step": 1.0, "weights": weights})
+    run.update_record(status="stopped", image_shape=[1, 28, 28], num_classes=10)
+    entry = run_entry(recipe, state, torch.zeros(3), 1, run.record)
+    CheckpointFiles().save_checkpoint({KEY: entry}, checkpoint_path(run.checkpoints, 1, 1))
+    with pytest.warns(UserWarning, match="not finished"):
+        assert torch.equal(run.load_model().state_dict()["head.1.weight"], weights["head.1.weight"])
+    run = Run.open(run.path)
+    run.update_record(image_shape=[1, 15_000, 15_000])
+    unfinished = pytest.warns(UserWarning, match="not finished")
+    with unfinished, memory_limit(10**9), raises_about(CheckpointError, "weights", run.path, "head"):
+        run.load_model()

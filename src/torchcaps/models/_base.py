@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,6 +14,9 @@ from torchcaps.types import Capsules, Trace
 
 # Layers of a kind that a model may have.
 MAX_DEPTH = 200
+# Channels, length of a side, values of one input, and classes: far more than any network here can process. A file by
+# others may name the sizes, and a model computes one number for each row and column before it has weights.
+MAX_SIDE, MAX_VALUES, MAX_CLASSES = 2**20, 2**28, 2**20
 # Channels, and the sides of a signal (length), an image (height, width) or a volume (depth, height, width).
 ImageShape = tuple[int, ...]
 SIDES = {1: "length", 2: "height, width", 3: "depth, height, width"}
@@ -60,12 +64,18 @@ class Grid(NamedTuple):
 
 
 def check_sizes(image_shape: ImageShape, num_classes: int, ranks: Sequence[int] = (2,)) -> None:
-    """Raise unless `image_shape` has channels and the sides of one of some ranks, and there is at least one class."""
+    """Raise unless `image_shape` has channels and the sides of one of some ranks, and all counts are in range."""
     if len(image_shape) - 1 not in ranks or min(image_shape) < 1:
         expected = " or ".join(f"(channels, {SIDES[rank]})" for rank in ranks)
         raise ShapeError(f"image_shape: expected {expected}, got {image_shape}")
-    if num_classes < 1:
-        raise ConfigError(f"num_classes: expected a count of at least 1, got {num_classes}")
+    if max(image_shape) > MAX_SIDE or math.prod(image_shape) > MAX_VALUES:
+        # The digits of a number that a file names may fill pages.
+        shown = ", ".join(f"{side:,}" if side <= MAX_VALUES else f"over {MAX_VALUES:,}" for side in image_shape)
+        raise ShapeError(
+            f"image_shape: expected sides of at most {MAX_SIDE:,} and {MAX_VALUES:,} values in all, got ({shown})"
+        )
+    if not 1 <= num_classes <= MAX_CLASSES:
+        raise ConfigError(f"num_classes: expected a count from 1 to {MAX_CLASSES:,}, got {num_classes}")
 
 
 def check_depth(name: str, count: int, least: int = 1) -> None:

@@ -93,12 +93,13 @@ def load_weights(model: Model, path: str | Path) -> Model:
     return model
 
 
-def check_weights(model: nn.Module, path: str | Path) -> None:
+def check_weights(model: nn.Module, path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
     """Compare names and shapes in a safetensors file with those of a model, without reading a tensor.
 
     Args:
         model: The model; it may be on the meta device.
         path: The file.
+        shapes: Shape of each tensor in a file of another kind. Default: those of the safetensors file.
 
     Raises:
         CheckpointError: If the file cannot be read, or a name or shape differs from the model's.
@@ -109,9 +110,10 @@ def check_weights(model: nn.Module, path: str | Path) -> None:
         >>> save_weights(nn.Linear(2, 1), file)
         >>> check_weights(nn.Linear(2, 1, device="meta"), file)
     """
+    if shapes is None:
+        with _opened(path) as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    with _opened(path) as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     problems = [f"no '{name}'" for name in expected if name not in shapes]
     problems += [f"unknown '{name}'{nearest(name, expected)}" for name in shapes if name not in expected]
     problems += [

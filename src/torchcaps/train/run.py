@@ -289,13 +289,11 @@ class Run:
             )
         weights, which = checkpoint.model_weights()
         warnings.warn(f"run '{self.path}' is not finished (status '{status}'); using the {which}", stacklevel=3)
-        with checking_options("model.options", self.recipe.model.options):
+        # At first without memory: the sizes in the files may be too large for any.
+        with checking_options("model.options", self.recipe.model.options), torch.device("meta"):
             model = self.describe_model().create()
-        try:
-            model.load_state_dict(weights)
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise CheckpointError(f"run: expected weights of {self.recipe.model.name}, got others ({reason})") from None
+        check_weights(model, checkpoint.path, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+        model.to_empty(device="cpu").load_state_dict(weights)
         return _check_finite(model).eval()
 
     def describe_model(self) -> ModelDescription:
