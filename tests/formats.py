@@ -145,6 +145,30 @@ def picture(array: np.ndarray, kind: str = "PNG") -> bytes:
     return file.getvalue()
 
 
+def tiled_tiff(width: int, height: int, side: int) -> bytes:
+    """A grey TIFF file of empty, compressed tiles of a side."""
+    tile = zlib.compress(bytes(min(side * side, 4096)))
+    tags = ((256, width), (257, height), (258, 8), (259, 8), (262, 1), (277, 1), (322, side), (323, side))
+    place = 8 + 2 + 12 * (len(tags) + 2) + 4
+    entries = (*tags, (324, place), (325, len(tile)))
+    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in entries)
+    return struct.pack("<2sHIH", b"II", 42, 8, len(entries)) + table + bytes(4) + tile
+
+
+def jpeg2000(side: int, precinct: int | None = None, **options: Any) -> bytes:
+    """A JPEG 2000 file that announces a square; `precinct` is the byte of its only precinct, such as 0x88."""
+    content = io.BytesIO()
+    sizes = {} if precinct is None else {"num_resolutions": 1, "precinct_size": (256, 256), **options}
+    Image.new("RGB", (64, 64)).save(content, "JPEG2000", **sizes)
+    data = bytearray(content.getvalue())
+    size, style = data.index(b"\xff\x51"), data.index(b"\xff\x52")
+    for place in (6, 22):
+        struct.pack_into(">II", data, size + place, side, side)
+    if precinct is not None:
+        data[style + 14] = precinct
+    return bytes(data)
+
+
 def signal_file(lengths: Sequence[int] = (6, 6, 5, 4, 6, 6), channels: int = 2, header: str = "") -> bytes:
     """A .ts file with signals of two classes, `low` and `high`, in turn."""
     rows = [

@@ -93,7 +93,7 @@ def _labels(path: Path) -> np.ndarray:
 
 def _write_batch(image_file: Path, labels: np.ndarray, target: Path) -> None:
     """Write a binary batch of CIFAR-10: label, red, green and blue pixels of each image."""
-    with open_image(image_file) as image:
+    with open_image(image_file) as (image, _):
         pixels = np.asarray(image.convert("RGB"))  # [N, 1024, 3]
     if pixels.shape != (len(labels), _PIXELS // 3, 3):
         raise DataError(f"{image_file.name}: expected {len(labels)} rows of 1024 pixels, got {pixels.shape[:2]}")

@@ -8,6 +8,7 @@ import json
 import os
 import tarfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
+from formats import jpeg2000, tiled_tiff
 from raising import raises_about
 from torchcaps.data import load_shards, read_image
 from torchcaps.data.readers import image_files
@@ -215,3 +217,71 @@ def measure_security() -> ModuleType:
 def test_folder_of_bombs(kind, side, mode):
     measured = measure_security().bomb(kind, side, mode)
     assert measured["peak_mb"] < 1000, measured
+
+
+@pytest.mark.parametrize("read", [lambda path: read_image(path, (1, 4, 4)), probe_image])
+def test_tiles_larger_than_the_image(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "a.tif"
+    path.write_bytes(tiled_tiff(16, 16, 64))
+    read(path)
+    path.write_bytes(tiled_tiff(16, 16, 16_000))
+    with raises_about(DataError, path, f"{8 * 16_000**2 + 256:,}"):
+        read(path)
+
+
+# The byte of a precinct has the exponents of its sides: one of a single pixel takes 600 bytes for each channel.
+@pytest.mark.parametrize("precinct", [0x00, 0x11, 0x01, 0x10])
+def test_small_blocks_of_jpeg_2000(tmp_path: Path, precinct: int) -> None:
+    path = tmp_path / "a.jp2"
+    path.write_bytes(jpeg2000(64, precinct))
+    assert read_image(path, (3, 4, 4)).shape == (3, 4, 4)
+    path.write_bytes(jpeg2000(1400, precinct))
+    with raises_about(DataError, path, "bytes", f"{64 * 64:,} pixels"):
+        probe_image(path)
+
+
+def test_blocks_of_usual_jpeg_2000_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.jp2"
+    for content in (jpeg2000(1400, 0x88), jpeg2000(1400, 0x55, codeblock_size=(32, 32)), jpeg2000(1400)):
+        path.write_bytes(content)
+        # The box around the data names the size of the image before it was changed.
+        assert probe_image(path) == (3, 64, 64)
+
+
+def test_coding_style_of_a_channel_counts(tmp_path: Path) -> None:
+    path = tmp_path / "a.jp2"
+    style = bytes.fromhex("ff53 000a 00 01 00 04 04 00 00 00".replace(" ", ""))
+    path.write_bytes(jpeg2000(1400) + style)
+    with raises_about(DataError, path, "bytes"):
+        probe_image(path)
+    # A wrong length: no coding style.
+    path.write_bytes(jpeg2000(1400) + style.replace(b"\x0a", b"\x0b"))
+    assert probe_image(path) == (3, 64, 64)
+
+
+def test_opening_an_animation_counts_its_first_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    acquire = image_files._BUDGET.acquire
+
+    def count(size: int) -> None:
+        counted.append(size)
+        acquire(size)
+
+    monkeypatch.setattr(image_files._BUDGET, "acquire", count)
+    (tmp_path / "a.gif").write_bytes(encoded("GIF"))
+    assert probe_image(tmp_path / "a.gif") == (1, 4, 4)
+    # Pillow refuses twice its limit.
+    assert max(counted) >= 2 * (Image.MAX_IMAGE_PIXELS or 0) > 0
+
+
+def test_large_tiles_in_a_shard(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, content in (("0.tif", tiled_tiff(16, 16, 16_000)), ("0.cls", b"0")):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    entry = {"file": "a.tar", "count": 1, "bytes": (tmp_path / "a.tar").stat().st_size}
+    index = {"class_names": ["a", "b"], "image_shape": [1, 16, 16], "splits": {"train": [entry]}}
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    with raises_about(DataError, tmp_path / "a.tar", "bytes"):
+        load_shards("train", tmp_path).batch([0])

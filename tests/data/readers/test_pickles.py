@@ -1,3 +1,4 @@
+import gzip
 import os
 import pickle
 import struct
@@ -144,3 +145,11 @@ def test_not_a_dict(tmp_path):
 def test_too_large(tmp_path):
     with raises_about(DataError, "batch", "got more"):
         read(tmp_path, bytes(MAX_BYTES + 1))
+
+
+def test_more_objects_than_a_batch_has(tmp_path):
+    # Each pair of bytes is a list and a memo entry: together a hundred times their size.
+    path = tmp_path / "batch"
+    path.write_bytes(gzip.compress(b"\x80\x04](" + b"]\x94" * 1_100_000 + b"e.", 1))
+    with raises_about(DataError, path, "2,000,000 instructions"):
+        read_pickle(path, 10_000_000)

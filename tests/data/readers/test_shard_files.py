@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from limits import memory_limit
 from raising import raises_about
 from torchcaps.data import load_shards
-from torchcaps.data.readers.shard_files import INDEX
+from torchcaps.data.readers.shard_files import INDEX, Shard, read_table
 from torchcaps.errors import DataError
 
 
@@ -70,7 +71,7 @@ def test_huge_member(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("content", "got"), [
-    (b"no picture", "cannot identify image file"), (png(5), "5x5"),
+    (b"no picture", "expected an image in one of PNG"), (png(5), "5x5"),
 ])  # fmt: skip
 def test_wrong_image(tmp_path, content, got):
     data = load_shards("train", with_shard(tmp_path / "odd", member("0.cls"), member("0.png", content)))
@@ -109,3 +110,14 @@ def test_wrong_index(tmp_path, change, got):
 def test_missing_index(tmp_path):
     with raises_about(DataError, "index.json", "no such file"):
         load_shards("train", tmp_path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("size", [2**31, 2**62, 2**70])
+def test_header_that_announces_more_than_memory(tmp_path: Path, kind: bytes, size: int) -> None:
+    info = tarfile.TarInfo("a")
+    info.type, info.size = kind, size
+    path = tmp_path / "bad.tar"
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
+    with raises_about(DataError, path, f"a header of {size:,}"[:22]), memory_limit(10**9):
+        read_table(Shard(path, 1, 9), 2)

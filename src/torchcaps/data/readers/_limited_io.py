@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,23 @@ class Readable(Protocol):
     """A file-like object that returns at most a given number of bytes."""
 
     def read(self, size: int, /) -> bytes: ...
+
+
+class CappedReader:
+    """A file for tarfile that refuses reads of more than a chunk; tarfile reads a header of any announced size.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if size > CHUNK:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
 
 
 @contextmanager

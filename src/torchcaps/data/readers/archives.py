@@ -12,13 +12,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, BinaryIO, cast
 
 from torchcaps._files import move, open_regular, replacing
-from torchcaps.data.readers._limited_io import CHUNK, open_unzipped
+from torchcaps.data.readers._limited_io import CHUNK, CappedReader, open_unzipped
 from torchcaps.errors import DataError
 
 # The archives of data sets have a dozen members.
 _MAX_MEMBERS = 100_000
-# Members are read in chunks of this size or less; a header is far smaller.
-_MAX_HEADER = CHUNK
 
 
 @contextmanager
@@ -99,23 +97,10 @@ def _members(archive: Path) -> Iterator[tuple[str, bool, Any]]:
                 is_file = not info.is_dir() and info.external_attr >> 28 != 0o12
                 yield info.filename, is_file, lambda info=info: box.open(info)
         return
-    with open_unzipped(archive) as file, tarfile.open(fileobj=cast(BinaryIO, _CappedReader(file)), mode="r:") as tar:
+    with open_unzipped(archive) as file, tarfile.open(fileobj=cast(BinaryIO, CappedReader(file)), mode="r:") as tar:
         for count, member in enumerate(tar):
             _check_count(archive, count)
             yield member.name, member.isreg(), lambda member=member: tar.extractfile(member)
-
-
-class _CappedReader:
-    """A file for tarfile that refuses huge reads; tarfile reads a header of any announced size into memory."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.seek, self.tell = file.seek, file.tell
-
-    def read(self, size: int) -> bytes:
-        if size > _MAX_HEADER:
-            raise tarfile.ReadError(f"a header of {size:,} bytes")
-        return self._file.read(size)
 
 
 def _check_count(archive: Path, count: int) -> None:

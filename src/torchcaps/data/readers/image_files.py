@@ -22,6 +22,7 @@ from torch import Tensor
 
 from torchcaps._extras import explain_missing
 from torchcaps._files import open_regular
+from torchcaps.data.readers._decoder_memory import decoder_memory, per_pixel
 from torchcaps.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ IMAGE = "image"
 LARGE, MAX_PER_BYTE = 2_000_000, 2_000
 # Formats that Pillow reads whole into memory before their size is known.
 _MAX_WHOLE_FILE = 16_000_000
-# Memory of a decoder per pixel, beside the decoded image. A progressive JPEG stores 6 bytes of coefficients, but the
-# decoded image is then a fraction of its size.
-_DECODER_BYTES = {"JPEG": 2, "MPO": 2, "GIF": 8, "WEBP": 20, "AVIF": 20, "JPEG2000": 20}
+# Opening a GIF file may allocate its first frame, of at most as many pixels as Pillow accepts.
+_GIF_OPENING = 180_000_000
 # Larger images are reduced strip by strip while they are converted; smaller ones are converted as a whole.
 _WHOLE_PIXELS, _STRIP_PIXELS = 4_000_000, 1_000_000
 # Memory per pixel of the decoded image and its conversions, for a small and for a large image.
@@ -94,11 +94,11 @@ def read_image(
     mode = "L" if channels == 1 else "RGB"
     source, name = (path, IMAGE) if isinstance(path, bytes) else (Path(path), str(path))
     # The memory is released after the image is closed.
-    with ExitStack() as reservation, open_image(source, max_pixels) as image:
+    with ExitStack() as reservation, open_image(source, max_pixels) as (image, memory):
         pixels = image.width * image.height
         whole = pixels <= _WHOLE_PIXELS
-        per_pixel = (_WHOLE_BYTES if whole else _REDUCED_BYTES) + _decoder_bytes(image)
-        reservation.enter_context(_reserved(pixels * per_pixel))
+        copies = pixels * (_WHOLE_BYTES if whole else _REDUCED_BYTES)
+        reservation.enter_context(reserved(copies + memory))
         plain = _plain(image, mode, name) if whole else _reduced(image, mode, (height, width), name)
         plain = _upright(plain, image)
     array = np.asarray(fit_image(plain, height, width)).reshape(height, width, channels)
@@ -111,7 +111,7 @@ def probe_image(path: Path) -> tuple[int, int, int]:
     with explain_missing():
         from PIL import Image
 
-    with open_image(path) as image:
+    with open_image(path) as (image, _):
         # The method of PNG files decodes all pixels, to find EXIF data behind them: outside of the bounded memory.
         exif = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
         turned = exif.get(_ORIENTATION_TAG, 1) >= 5
@@ -121,8 +121,11 @@ def probe_image(path: Path) -> tuple[int, int, int]:
 
 
 @contextmanager
-def open_image(source: Path | bytes, max_pixels: int | None = None) -> Iterator[Image.Image]:
-    """Open an image file or its content; a large image, another format, or an error while it is used is a DataError."""
+def open_image(source: Path | bytes, max_pixels: int | None = None) -> Iterator[tuple[Image.Image, int]]:
+    """Open an image file or its content, and yield it with the bytes that its decoder takes beside the decoded image.
+
+    A large image, another format, or an error while it is used is a DataError.
+    """
     with explain_missing():
         from PIL import Image
 
@@ -130,17 +133,21 @@ def open_image(source: Path | bytes, max_pixels: int | None = None) -> Iterator[
     try:
         reader = _ClippedReader(io.BytesIO(source), IMAGE) if isinstance(source, bytes) else _open_file(source)
         # Closing frees the pixels, also where the traceback of an error still refers to the image.
-        with reader as file, closing(open_formats(file)) as image:
+        with reader as file, closing(_open_reserved(file)) as image:
             pixels = image.width * image.height
-            limit = min(
-                MAX_PIXELS if max_pixels is None else max_pixels, MEMORY // (_REDUCED_BYTES + _decoder_bytes(image))
-            )
+            limit = min(MAX_PIXELS if max_pixels is None else max_pixels, MEMORY // (_REDUCED_BYTES + per_pixel(image)))
             if pixels > limit or (pixels > LARGE and pixels > MAX_PER_BYTE * file.size):
                 raise DataError(
                     f"{path}: expected at most {limit:,} pixels in a {image.format} file, and {MAX_PER_BYTE:,} per "
                     f"byte, got {pixels:,} (scale it down)"
                 )
-            yield image
+            memory = decoder_memory(image, file)
+            if _REDUCED_BYTES * pixels + memory > MEMORY:
+                raise DataError(
+                    f"{path}: expected an image that is decoded with at most {MEMORY:,} bytes, got one of {memory:,} "
+                    f"for {pixels:,} pixels (large tiles, or small blocks; save it as PNG)"
+                )
+            yield image, memory
     except DataError:
         raise
     except FileNotFoundError:
@@ -170,6 +177,14 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
+def _open_reserved(file: _ClippedReader) -> Image.Image:
+    """Open an image; its memory for that counts as long as it takes."""
+    if not file.head.startswith(b"GIF"):
+        return open_formats(file)
+    with reserved(_GIF_OPENING):
+        return open_formats(file)
+
+
 def _open_file(path: Path) -> _ClippedReader:
     return _ClippedReader(open_regular(path).detach(), str(path))
 
@@ -181,7 +196,7 @@ class _ClippedReader(io.BufferedReader):
         super().__init__(file)
         self.size = self.seek(0, io.SEEK_END)
         self.seek(0)
-        head = self.read(12)
+        head = self.head = self.read(12)
         self.seek(0)
         if (head[8:] == b"WEBP" or head[4:8] == b"ftyp") and self.size > _MAX_WHOLE_FILE:
             self.close()
@@ -215,7 +230,15 @@ _BUDGET = _Budget()
 
 
 @contextmanager
-def _reserved(size: int) -> Iterator[None]:
+def reserved(size: int) -> Iterator[None]:
+    """Count bytes for decoding, for the length of a block; wait until they are available.
+
+    Args:
+        size: Number of bytes.
+
+    Yields:
+        Nothing.
+    """
     _BUDGET.acquire(size)
     try:
         yield
@@ -230,10 +253,6 @@ def _trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
-
-
-def _decoder_bytes(image: Image.Image) -> int:
-    return _DECODER_BYTES.get(image.format or "", 1)
 
 
 def _plain(image: Image.Image, mode: str, path: str) -> Image.Image:

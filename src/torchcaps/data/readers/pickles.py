@@ -27,6 +27,8 @@ STACK_GLOBAL REDUCE BUILD
 """
 _INSTRUCTIONS = frozenset(_ALLOWED.split())
 _STORE, _STORE_NEXT, _RECALL = ("PUT", "BINPUT", "LONG_BINPUT"), "MEMOIZE", ("GET", "BINGET", "LONG_BINGET")
+# Objects and memo entries take a hundred times the bytes of a pickle. The largest batch of CIFAR has 250,000 of them.
+_MAX_INSTRUCTIONS = 2_000_000
 _IN_PLACE = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD")
 _NAMES = frozenset(
     (
@@ -121,8 +123,10 @@ def _check_instructions(content: bytes) -> None:
     stored: set[int] = set()
     tuples: set[int] = set()
     top_is_tuple = False
-    for instruction, argument, place in pickletools.genops(content):
+    for count, (instruction, argument, place) in enumerate(pickletools.genops(content)):
         name = instruction.name
+        if count == _MAX_INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"more than {_MAX_INSTRUCTIONS:,} instructions")
         if name not in _INSTRUCTIONS:
             raise pickle.UnpicklingError(f"the forbidden instruction {name} at byte {place}")
         if name in _STORE or name == _STORE_NEXT:

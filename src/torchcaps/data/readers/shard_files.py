@@ -5,22 +5,25 @@ Archives are never unpacked.
 
 from __future__ import annotations
 
-import io
 import json
 import tarfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from torchcaps._files import open_regular, read_bounded
-from torchcaps.data.readers.image_files import open_formats
+from torchcaps.data.readers._limited_io import CappedReader
+from torchcaps.data.readers.image_files import open_image, reserved
 from torchcaps.errors import DataError
 
 INDEX = "index.json"
 # Largest size of an image file in a shard, and of its pixels.
 MAX_MEMBER, MAX_PIXELS = 64_000_000, 4_000_000
+# Memory per pixel of the decoded image and its conversion.
+DECODED_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ def read_table(shard: Shard, num_classes: int) -> np.ndarray:
     labels: dict[str, int] = {}
     images: dict[str, tuple[int, int]] = {}
     try:
-        with open_regular(shard.path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        with (
+            open_regular(shard.path) as file,
+            tarfile.open(fileobj=cast(BinaryIO, CappedReader(file)), mode="r:") as archive,
+        ):
             for member in archive:
                 key, _, kind = member.name.partition(".")
                 if not member.isreg() or not key or "/" in member.name or "\\" in member.name:
@@ -118,9 +124,10 @@ def read_member(path: Path, offset: int, size: int, image_shape: tuple[int, int,
         with open_regular(path) as file:
             file.seek(offset)
             content = file.read(size)
-        with open_formats(io.BytesIO(content)) as image:
+        with ExitStack() as reservation, open_image(content, MAX_PIXELS) as (image, memory):
             if image.size != (width, height):
                 raise ValueError(f"{image.height}x{image.width} pixels, expected {height}x{width}")
+            reservation.enter_context(reserved(DECODED_BYTES * height * width + memory))
             pixels = np.asarray(image.convert("L" if channels == 1 else "RGB")).reshape(height, width, channels)
     # Pillow's decoders raise many kinds of errors for damaged files.
     except Exception as error:
