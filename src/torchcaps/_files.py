@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 from torchcaps.errors import WriteError
 
 SUFFIX = ".part"
-# Far more than any text file of a run takes.
-MAX_TEXT = 2**26
+# Far more than any text file of a run takes. JSON objects may take 25 times the bytes of their text.
+MAX_TEXT = 2**25
 # Far more than the weights, predictions or a checkpoint of any network here take.
 MAX_TENSORS = 2**33
 

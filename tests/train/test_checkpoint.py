@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,14 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
         CheckpointFiles().save_checkpoint({}, path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_compressed_members_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with raises_about(CheckpointError, "checkpoint", path, "compressed"):
+        read_checkpoint(path)

@@ -33,6 +33,8 @@ KEY = "run"
 # Checkpoints that are kept: the newest, one more in case that one is damaged, and the last one of each of the newest
 # epochs, as far as all of them take at most this number of bytes.
 NEWEST, EPOCHS, BYTES = 2, 10, 2**29
+# Bytes of what is not a tensor: rows of metrics and diagnostics. Their objects take up to sixty times as much memory.
+MAX_OBJECTS = 2**26
 _NAME = re.compile(r"epoch-(\d+)-step-(\d+)\.ckpt")
 _ENTRIES = ("format", "recipe_hash", "recipe", "seed", "threads", "world_size", "state", "train_totals", "record")
 
@@ -279,6 +281,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         with open_regular(path, MAX_TENSORS) as file:
             # torch does not compare the checksums that it wrote.
             with zipfile.ZipFile(file) as archive:
+                for member in archive.infolist():
+                    _check_member(member)
                 damaged = archive.testzip()
             if damaged is not None:
                 raise ValueError(f"checksum of '{damaged}' differs")
@@ -296,6 +300,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
     raise CheckpointError(f"checkpoint: expected a checkpoint of torchcaps, got '{path}' ({reason})")
+
+
+def _check_member(member: zipfile.ZipInfo) -> None:
+    """Raise ValueError unless memory stays in proportion to the file: torch would decompress a member of any size."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"'{member.filename}' is compressed, which torch does not write")
+    if member.filename.endswith("/data.pkl") and member.file_size > MAX_OBJECTS:
+        raise ValueError(f"{member.file_size:,} bytes in '{member.filename}', expected at most {MAX_OBJECTS:,}")
 
 
 def newest_checkpoint(folder: Path, recipe: Recipe) -> Checkpoint | None:
