@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from _engine import KEPT, fuzz
+from _engine import CURRENT, KEPT, fuzz, keep_input, working_folder
 from _readers import READERS
 
 
@@ -28,15 +30,34 @@ def main() -> int:
     parser.add_argument("--readers", nargs="+", choices=tuple(READERS), metavar="NAME", help="default: all")
     parser.add_argument("--keep", type=Path, default=KEPT, help="folder for inputs that break a reader")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--place", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    done = fuzz(args.seconds, args.seed, args.readers, args.inputs, args.keep).summary()
-    if args.json:
+    if args.place is None:
+        done = supervise(sys.argv[1:], args.keep)
+    else:
+        done = fuzz(args.seconds, args.seed, args.readers, args.inputs, args.keep, args.place).summary()
+    if args.json or args.place is not None:
         print(json.dumps({"seed": args.seed, **done}, indent=1))
     else:
         print("\n".join(f"{name:16}{count:>12,}" for name, count in done["per_reader"].items()))
         print(f"{'all':16}{done['inputs']:>12,}")
         print("\n".join(done["findings"]) or "nothing found")
     return 1 if done["findings"] else 0
+
+
+def supervise(words: list[str], keep: Path) -> dict[str, Any]:
+    """Fuzz in another process, so that an input that ends it is a finding like any other; return the totals."""
+    with working_folder() as place:
+        command = [sys.executable, str(Path(__file__).parent), *words, "--place", str(place)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if done.returncode in (0, 1) and done.stdout:
+            return json.loads(done.stdout)
+        current = place / CURRENT
+        name, _, content = current.read_bytes().partition(b"\n") if current.exists() else (b"start", b"", b"")
+        if current.exists():
+            keep_input(name.decode(), content, keep)
+        finding = f"{name.decode()}: the process ended with code {done.returncode}"
+        return {"inputs": 0, "per_reader": {}, "cpu_seconds": 0.0, "findings": [finding]}
 
 
 if __name__ == "__main__":

@@ -20,11 +20,16 @@ from typing import Any
 from _readers import READERS
 from _seeds import ROOT, seeds
 
+from limits import memory_limit, peak_memory, ran_out_of_memory
 from torchcaps.errors import TorchcapsError
 
 KEPT = ROOT / "tests" / "data" / "found_by_fuzzing"
+# The input that is being read, after the name of its reader and a line break.
+CURRENT = "current"
 # Limits for an input of a few kB. Memory is that of Python, beside the pixels of an image, which Pillow allocates.
 MAX_MEMORY, MAX_CPU_SECONDS, MAX_SECONDS, MAX_MESSAGE = 64_000_000, 5.0, 120.0, 5_000
+# What the process may grow by, all libraries included, and what it may reserve: more is refused by the system.
+MAX_GROWTH, MAX_RESERVED = 256_000_000, 1_500_000_000
 # Memory is traced for one of this number of inputs: tracing takes several times as long as most readers.
 TRACED = 16
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
@@ -92,14 +97,18 @@ def run_reader(name: str, content: bytes, place: Path, *, traced: bool = True) -
     """Return what a reader does wrong with this content, or None."""
     path = place / "file.png"
     path.write_bytes(content)
-    peak, before = 0, time.process_time()
+    # What remains of an input that ends the process.
+    (place / CURRENT).write_bytes(name.encode() + b"\n" + content)
+    peak, growth, before = 0, [0], time.process_time()
     if traced:
         tracemalloc.start()
     try:
-        with warnings.catch_warnings(), _time_limit():
+        with warnings.catch_warnings(), _time_limit(), peak_memory() as growth, memory_limit(MAX_RESERVED):
             warnings.simplefilter("ignore")
             READERS[name](path)
     except TorchcapsError as error:
+        if ran_out_of_memory(error):
+            return f"more than {MAX_RESERVED:,} bytes of memory reserved: {error}"[:300]
         if len(str(error)) > MAX_MESSAGE:
             return f"a message of {len(str(error)):,} characters"
     except (Exception, HangError) as error:
@@ -110,6 +119,8 @@ def run_reader(name: str, content: bytes, place: Path, *, traced: bool = True) -
             tracemalloc.stop()
     if time.process_time() - before > MAX_CPU_SECONDS:
         return f"more than {MAX_CPU_SECONDS:g} seconds of processor time"
+    if growth[0] > MAX_GROWTH:
+        return f"{growth[0]:,} bytes of memory for {len(content):,}, beside those of Python"
     return f"{peak:,} bytes of memory for {len(content):,}" if peak > MAX_MEMORY else None
 
 
@@ -139,39 +150,55 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """Make a temporary folder, in memory where the system has such a place."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as place:
+        yield Path(place)
+
+
 def fuzz(
-    seconds: float, seed: int, readers: Sequence[str] | None = None, inputs: int | None = None, keep: Path | None = None
+    seconds: float,
+    seed: int,
+    readers: Sequence[str] | None = None,
+    inputs: int | None = None,
+    keep: Path | None = None,
+    place: Path | None = None,
 ) -> Tally:
     """Damage inputs until the time is over or their number is reached.
 
-    The next reader is the one with the least processor time so far, so that each has the same share.
+    The next reader is the one with the least processor time so far, so that each has the same share. `place` is the
+    folder to work in; None for a temporary one.
     """
+    if place is None:
+        with working_folder() as place:
+            return fuzz(seconds, seed, readers, inputs, keep, place)
     draw, corpus = random.Random(seed), seeds()
     everything = [content for contents in corpus.values() for content in contents]
     names = list(READERS) if readers is None else list(readers)
     tally = Tally(dict.fromkeys(names, 0), dict.fromkeys(names, 0.0))
     end = time.monotonic() + seconds
-    # In memory where the system has such a place.
-    shared = Path("/dev/shm")
-    with _quiet(), tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as place:
+    with _quiet():
         for name in names:
             # The first call imports modules and makes the folders of the reader.
-            run_reader(name, corpus[name][0], Path(place), traced=False)
+            run_reader(name, corpus[name][0], place, traced=False)
         while time.monotonic() < end and (inputs is None or sum(tally.inputs.values()) < inputs):
             name = min(names, key=lambda each: tally.cpu_seconds[each])
             for _ in range(16):
                 content = damage(draw.choice(corpus[name]), draw, everything)
                 before = time.process_time()
-                wrong = run_reader(name, content, Path(place), traced=tally.inputs[name] % TRACED == 0)
+                wrong = run_reader(name, content, place, traced=tally.inputs[name] % TRACED == 0)
                 tally.inputs[name] += 1
                 tally.cpu_seconds[name] += time.process_time() - before
                 if wrong is not None:
                     tally.findings.append(f"{name}: {wrong}")
-                    _keep(name, content, keep)
+                    keep_input(name, content, keep)
     return tally
 
 
-def _keep(name: str, content: bytes, keep: Path | None) -> None:
+def keep_input(name: str, content: bytes, keep: Path | None) -> None:
+    """Write an input to the folder of those that break a reader, if there is one."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         (keep / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}").write_bytes(content)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import tempfile
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -57,6 +59,18 @@ def _inside_npz(path: Path) -> None:
     """Damage inside the zip file, which its checksum would otherwise reveal."""
     path.write_bytes(zip_of({"arr_0.npy": path.read_bytes()}))
     check_npz(path, _FILE)
+
+
+def _inside_checkpoint(path: Path) -> None:
+    """Damaged objects inside the zip file, which its checksum would otherwise reveal."""
+    from _seeds import seeds
+
+    with zipfile.ZipFile(io.BytesIO(seeds()["checkpoint"][0])) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path.with_suffix(".ckpt"), "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, path.read_bytes() if name.endswith("/data.pkl") else content)
+    read_checkpoint(path.with_suffix(".ckpt"))
 
 
 def _folder(path: Path) -> None:
@@ -271,6 +285,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "description": _description,
     "other_description": _description,
     "checkpoint": read_checkpoint,
+    "objects": _inside_checkpoint,
     "claim": _claim,
     "comparison": _result,
     "request": _request,

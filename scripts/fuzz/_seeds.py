@@ -28,6 +28,7 @@ from formats import (  # noqa: E402
     array_file,
     cifar_binary,
     idx,
+    jpeg2000,
     mat,
     norb,
     npy,
@@ -37,6 +38,7 @@ from formats import (  # noqa: E402
     python2_batch,
     signal_file,
     tar_of,
+    tiled_tiff,
     zip_of,
 )
 from torchcaps.data.readers.image_files import FORMATS  # noqa: E402
@@ -126,7 +128,7 @@ def _data_sets() -> dict[str, list[bytes]]:
 def _images() -> dict[str, list[bytes]]:
     modes = ("RGB", "L", "P", "RGBA", "CMYK", "1", "I;16")
     return {
-        "image": written_images(FORMATS, modes),
+        "image": [*written_images(FORMATS, modes), tiled_tiff(9, 7, 16), jpeg2000(64, 0x44)],
         "unlisted_image": unlisted_images(),
         "folder": [picture(pixels(9, 7, 3))],
     }
@@ -201,7 +203,15 @@ def _runs() -> dict[str, list[bytes]]:
         "claim": [_dump(_own_record()).encode()],
         "comparison": [json.dumps(asdict(_comparison())).encode()],
         "checkpoint": [checkpoint.getvalue()],
+        "objects": [_objects(checkpoint.getvalue())],
     }
+
+
+def _objects(checkpoint: bytes) -> bytes:
+    """Return everything in a checkpoint that is not a tensor."""
+    with zipfile.ZipFile(io.BytesIO(checkpoint)) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+        return archive.read(name)
 
 
 def _comparison() -> Comparison:
