@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +25,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Of Chromium: nothing but the tests reaches the network.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 # All that programs and plugins can add to.
 REGISTRIES: tuple[Any, ...] = (DATASETS, DECODERS, LOSSES, MODELS, ROUTERS, ROUTINGS)
@@ -60,3 +71,20 @@ def _same_state() -> Iterator[None]:
             del os.environ[name]
         os.environ.update(before["variables"])
         pytest.fail(f"expected the test to leave {before}, got {left}")
+
+
+# Not for the whole session: playwright runs an event loop, and no other test could start its own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium without a window; tests are skipped without it or playwright."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("playwright is not installed")
+    if program is None:
+        pytest.skip("no chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=program, args=FLAGS)
+        yield chromium
+        chromium.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import os
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -26,13 +24,6 @@ from torchcaps.playground.network import interleave_classes
 from torchcaps.serving import address_of, listen, make_server
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "playground"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 @pytest.fixture(scope="session")
@@ -67,23 +58,6 @@ def start(network: PlaygroundNetwork) -> Iterator[str]:
 def url(network: PlaygroundNetwork) -> Iterator[str]:
     """The address of a running playground."""
     yield from start(network)
-
-
-# Not for the whole session: playwright runs an event loop, and no other test could start its own.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """The system's Chromium without a window; tests are skipped without it or playwright."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("playwright is not installed")
-    if program is None:
-        pytest.skip("no chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=program, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
