@@ -16,6 +16,7 @@ version = release = installed("torchcaps")
 extensions = [
     "mathml",
     "myst_parser",
+    "outputs",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",

@@ -16,6 +16,8 @@ import nbformat
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
+# Seconds after which a cell hangs rather than computes, on a busy machine as well.
+TIMEOUT = 3600
 # The first cell of each notebook.
 SHOW_FIGURES = "%matplotlib inline"
 PAGES = sorted(page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem != "index")
@@ -37,7 +39,9 @@ def read_notebook(page: Path) -> nbformat.NotebookNode:
 def run_notebook(page: Path, folder: Path) -> nbformat.NotebookNode:
     """Run a tutorial in a folder, and return the notebook with its results."""
     notebook = read_notebook(page)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=TIMEOUT, startup_timeout=TIMEOUT, resources={"metadata": {"path": str(folder)}}
+    ).execute()
     for cell in notebook.cells:
         # Times, which differ from run to run.
         cell.metadata.pop("execution", None)

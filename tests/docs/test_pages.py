@@ -1,11 +1,10 @@
-"""The pages of the documentation: links, commands, blocks of Python, and the notebooks of the tutorials."""
+"""The pages of the documentation: links, the words of commands, and the notebooks of the tutorials."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -133,52 +132,3 @@ def test_tutorial_runs_as_a_notebook(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / f"{page.stem}.ipynb").exists()
-
-
-# Blocks of Python that cannot run as they are, by a piece of their text, with the reason.
-NOT_RUN = {
-    'tc.load_data("mnist", "train")': "needs a download of MNIST",
-    "InMemoryDataset.from_hub(datasets": "needs arrays of the reader and a download from the hub",
-    'path="my/shards"': "needs shards of the reader",
-    "init_device_mesh": "needs several processes",
-}
-
-
-@pytest.fixture(scope="session")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the pages name: a trained run, and photographs of two classes."""
-    import numpy as np
-    from PIL import Image
-
-    import torchcaps as tc
-
-    folder = tmp_path_factory.mktemp("workplace")
-    small = ["trainer.epochs=1", "data.epoch_size=256", "optim.warmup=0", "trainer.accelerator=cpu"]
-    tc.train.fit(tc.train.load_recipe("digits", small), folder / "runs" / "NAME")
-    noise = np.random.default_rng(0)
-    for kind in ("cat", "dog"):
-        (folder / "photos" / kind).mkdir(parents=True)
-        for number in range(20):
-            pixels = noise.integers(0, 255, (32, 32, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / "photos" / kind / f"{number}.png")
-    return folder
-
-
-WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page not in TUTORIALS]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
-def test_blocks_of_python_run(page: Path, workplace: Path, tmp_path: Path) -> None:
-    (tmp_path / "photos").symlink_to(workplace / "photos")
-    shutil.copytree(workplace / "runs", tmp_path / "runs")
-    # Pages show the import once, in their first block.
-    code = ["import torch", "import torchcaps as tc"]
-    code += [block for block in blocks(page, "python") if not any(text in block for text in NOT_RUN)]
-    (tmp_path / "page.py").write_text("if __name__ == '__main__':\n" + _indented("\n".join(code)))
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-def _indented(code: str) -> str:
-    return "".join(f"    {line}\n" for line in code.splitlines())
