@@ -108,9 +108,10 @@ def test_gradients_per_sample(name: str) -> None:
         torch.testing.assert_close(each[key][1], value, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", LOSSES.names())
-def test_losses_per_sample(name: str) -> None:
-    loss = LOSSES[name]().eval()
+def test_losses_per_sample(name: str, training: bool) -> None:
+    loss = LOSSES[name]().train(training)
     poses, activations = torch.randn(4, 3, 1), torch.rand(4, 3)
     labels = torch.tensor([0, 2, 1, 1])
 

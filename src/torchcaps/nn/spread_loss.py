@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from torchcaps.errors import ConfigError, ShapeError
 from torchcaps.nn.losses import LOSSES, WeightedLoss, check_class_capsules, check_labels, one_hot
+from torchcaps.ops import transforms_active
 from torchcaps.types import Capsules
 
 Growth = Literal["linear", "released"]
@@ -22,7 +23,8 @@ class SpreadLoss(WeightedLoss):
     """Spread loss: the true class is more active than every other by a margin m, which grows during training.
 
     sum over i != t of max(0, m - (a_t - a_i))^2, mean over the batch (Hinton et al. 2018, eq. 3). A step is a call in
-    training mode; the buffer `step` counts them, so that a resumed run keeps its margin.
+    training mode, outside of transforms of `torch.func`; the buffer `step` counts them, so that a resumed run keeps its
+    margin.
 
     Args:
         growth: `linear` grows the margin from `start` to `end` in `steps` steps; `released` is the schedule of the
@@ -102,7 +104,8 @@ class SpreadLoss(WeightedLoss):
             )
         check_labels(labels, activations.shape[1])
         margin = self.margin.to(activations.dtype)
-        if self.training:
+        # A transform may not change a buffer; the calls that compiled code makes are steps.
+        if self.training and (torch.compiler.is_compiling() or not transforms_active()):
             self.step += 1
         true = activations.gather(1, labels.unsqueeze(1))  # [B, 1]
         short = F.relu(margin - (true - activations)).square()  # [B, J]
