@@ -195,5 +195,5 @@ def test_options_and_short_keys(pictures: Path, tmp_path: Path, ask) -> None:
     # What is trained is printed before the first epoch.
     assert "36 train, 6 val, 6 test images of 1x20x20 in 3 classes" in err
     assert str(tmp_path / "run") in err
-    assert "unknown option '--epoch'" in ask("train", pictures, "--epoch", "1")[2]
+    refused(ask, "train", pictures, "--epohcs", "1", about=["unknown option '--epohcs'", "did you mean '--epochs'?"])
     refused(ask, "train", tmp_path / "nosuch", about=["unknown recipe", "no folder"])

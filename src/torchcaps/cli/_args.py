@@ -78,6 +78,17 @@ def options_to_overrides(words: Sequence[str], options: Sequence[str]) -> list[s
     return rewritten
 
 
+def key_options() -> list[str]:
+    """Return the keys of recipes as options: `--batch-size` for `batch_size`.
+
+    Returns:
+        The options.
+    """
+    from torchcaps.train.recipe import short_recipe_keys
+
+    return [f"--{key.replace('_', '-')}" for key in sorted(short_recipe_keys())]
+
+
 def _is_recipe_key(key: str) -> bool:
     from torchcaps.train.recipe import is_recipe_key
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from torchcaps.cli._args import options_to_overrides
+from torchcaps.cli._args import key_options, options_to_overrides
 from torchcaps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ class Verb:
         for word in unknown:
             if word.startswith("-"):
                 name = word.partition("=")[0]
+                if self.takes_overrides:
+                    known += key_options()
                 raise ConfigError(f"unknown option '{name}' of {parser.prog}{similar_option(name, known, parser.prog)}")
             raise ConfigError(f"unexpected argument '{word}'; see `{parser.prog} --help`")
         return args

@@ -334,12 +334,23 @@ def is_recipe_key(key: str) -> bool:
         >>> is_recipe_key("epochs"), is_recipe_key("optim.lr"), is_recipe_key("iters"), is_recipe_key("colour")
         (True, True, True, False)
     """
-    if "." in key:
-        return not _is_unknown(key)
-    options = {name for model in MODELS for name in list(inspect.signature(MODELS[model]).parameters)[2:]}
-    options |= {name for router in ROUTERS for name in inspect.signature(ROUTERS[router]).parameters}
-    options |= {name for data in DATASETS for name in DATASETS[data].options}
-    return key in options or key in {full.rpartition(".")[2] for full in _leaves(Recipe)}
+    return not _is_unknown(key) if "." in key else key in short_recipe_keys()
+
+
+def short_recipe_keys() -> set[str]:
+    """Return the last parts of the keys of recipes, with the options of all models, routers and data sets.
+
+    Returns:
+        The names.
+
+    Example:
+        >>> {"epochs", "iters"} <= short_recipe_keys()
+        True
+    """
+    names = {full.rpartition(".")[2] for full in _leaves(Recipe)}
+    names |= {name for model in MODELS for name in list(inspect.signature(MODELS[model]).parameters)[2:]}
+    names |= {name for router in ROUTERS for name in inspect.signature(ROUTERS[router]).parameters}
+    return names | {name for data in DATASETS for name in DATASETS[data].options}
 
 
 def _is_unknown(key: str) -> bool:
