@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .pages import BACK, FILL, FORWARD, SEVEN, opened, stroke, until
+from .pages import BACK, FILL, FORWARD, SEVEN, opened, slow_down, stroke, until
 
 PHONE = {"width": 390, "height": 844}
 WIDTHS = (375, 340)
@@ -86,6 +86,26 @@ def test_selects_fit_a_phone(page: Any, width: int, panel: str) -> None:
         assert select.evaluate(ROOM) >= 0
 
 
+@pytest.mark.parametrize("panel", ["intro", "toy", "draw", "pose", "routing", "clusters"])
+def test_panels_fit_a_small_laptop(page: Any, panel: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    opened(page, f'panel="{panel}"&input=3')
+    if panel == "routing":
+        page.wait_for_selector("#effect:not(.pending)", timeout=120_000)
+    until(page, lambda: page.evaluate("document.documentElement.scrollHeight") <= 800)
+
+
+def test_effect_of_routing_moves_nothing(page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    opened(page, 'panel="draw"&input=3')
+    slow_down(page, "routing/effect", 1)
+    page.click("#tab-routing")
+    page.wait_for_selector("#effect.pending")
+    before = page.locator(".controls").bounding_box()
+    page.wait_for_selector("#effect:not(.pending)", timeout=120_000)
+    assert page.locator(".controls").bounding_box() == before
+
+
 def test_kmeans_has_no_temperature_plot(page: Any) -> None:
     opened(page, 'panel="clusters"&clusters.routing="kmeans"')
     page.wait_for_selector(".plot-pair .plot")
@@ -94,9 +114,9 @@ def test_kmeans_has_no_temperature_plot(page: Any) -> None:
     assert plot.bounding_box()["width"] == pytest.approx(room.bounding_box()["width"], abs=2)
     page.locator(".panel-clusters [aria-label=Routing]").select_option("em")
     until(page, lambda: page.locator(".plot-pair .plot:visible").count() == 2)
+    half = room.bounding_box()["width"] / 2
     # A plot that is drawn again has no box for a moment.
-    until(page, lambda: plot.first.bounding_box() is not None)
-    assert plot.first.bounding_box()["width"] < room.bounding_box()["width"] / 2
+    until(page, lambda: (box := plot.first.bounding_box()) is not None and box["width"] < half)
 
 
 @pytest.mark.parametrize("panel", ["toy", "clusters", "pose", "routing"])

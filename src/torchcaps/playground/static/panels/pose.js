@@ -64,7 +64,9 @@ class PosePanel {
   constructor(root, app) {
     this.#root = root;
     this.#app = app;
-    this.#picker = new ImagePicker(app, (input) => this.#choose(input), { count: 10 });
+    // A note on bad reconstructions takes the room of a row of images.
+    const count = app.info.reconstruction?.poor ? 10 : 15;
+    this.#picker = new ImagePicker(app, (input) => this.#choose(input), { count });
     this.#pickerCard = el("div", { class: "card picker-card" }, el("h2", {}, "Another image"), this.#picker.root);
     this.#sliders = new PoseSliders(app.info.limits.pose.offset, {
       onInput: (dimension, offset) => this.#setOffset(dimension, offset),

@@ -23,7 +23,7 @@ function loadEffect() {
 
 export class EffectNote {
   #app;
-  root = el("div", { class: "note effect", id: "effect", hidden: true });
+  root = el("div", { class: "note effect pending", id: "effect" }, el("p", {}, "Measuring what routing changes …"));
 
   /** @param {import("../../app.js").App} app */
   constructor(app) {
@@ -32,7 +32,9 @@ export class EffectNote {
 
   async update() {
     const effect = await loadEffect().catch(() => null);
-    if (!effect || !this.root.isConnected) return;
+    if (!this.root.isConnected) return;
+    this.root.hidden = !effect;
+    if (!effect) return;
     const [sample] = currentSamples(this.#app);
     const isExample = sample !== undefined && effect.samples.includes(sample);
     if (isExample) completeTask("matters");
@@ -40,7 +42,7 @@ export class EffectNote {
       el("p", {}, explain(`${this.#sentence(effect)} ${isExample ? "This image is one of them." : ""}`)),
       isExample ? "" : this.#offer(effect),
     );
-    this.root.hidden = false;
+    this.root.classList.remove("pending");
   }
 
   /** @param {Api.EffectResponse} effect */
