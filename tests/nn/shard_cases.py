@@ -188,7 +188,7 @@ def recompute_beside_ddp_and_fsdp(rank: int, mesh: Any) -> None:
     """`recompute`, one sample at a time, takes the steps of the reference in one process."""
     ops.set_votes_memory(0.001)
     try:
-        for routing in ("em", "attention"):
+        for routing in ("em", "attention", "self_routing", "self_attention"):
             for wrap in (DistributedDataParallel, lambda network: fully_shard(network, mesh=mesh)):
                 several = wrap(Network(routing, backend="recompute"))
                 batches = [make_children(3, seed) for seed in range(WORLD)]
