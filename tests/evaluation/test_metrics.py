@@ -145,6 +145,12 @@ def test_never_predicted_class_is_named() -> None:
     assert "Never predicted: b." in found.notes
 
 
+def test_class_that_is_only_predicted_wrongly_is_named() -> None:
+    activations = torch.tensor([[0.1, 0.9], [0.8, 0.1]])
+    found = compute_metrics(activations, torch.tensor([0, 1]), ["a", "b"], temperature=1.0, resamples=10)
+    assert "Never found, predicted for images of other classes only: a, b." in found.notes
+
+
 def test_non_finite_activations_give_no_nan() -> None:
     found = compute_metrics(torch.full((4, 3), torch.nan), torch.tensor([0, 1, 2, 0]), ["a", "b", "c"], resamples=5)
     assert found.values["log_loss"].value is None

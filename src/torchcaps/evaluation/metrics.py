@@ -197,11 +197,14 @@ def _notes(
 ) -> Iterator[str]:
     absent = [row.name for row in per_class if not row.support]
     never = [row.name for row in per_class if row.support and not row.predicted]
+    missed = [row.name for row in per_class if row.support and row.predicted and row.recall == 0]
     unknown = [NAMES[name] for name, metric in values.items() if metric.value is None]
     if absent:
         yield f"No test images of {join_names(absent)}; the averages leave {'it' if len(absent) == 1 else 'them'} out."
     if never:
         yield f"Never predicted: {join_names(never)}."
+    if missed:
+        yield f"Never found, predicted for images of other classes only: {join_names(missed)}."
     if unknown:
         yield f"Not defined for these labels and predictions: {join_names(unknown)}."
     if not single:

@@ -61,7 +61,8 @@ def confusion(matrix: Tensor | NDArray[Any], class_names: Sequence[str] | None =
     if len(names) != classes:
         raise ShapeError(f"class_names: expected {classes} names, got {len(names)}")
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # [J, J]
-    side = 2.2 + 0.36 * min(classes, 30)
+    # The title is 3.6 inches long, with the names beside the axes.
+    side = max(3.9, 2.2 + 0.36 * min(classes, 30))
     figure = new_figure(side, side)
     axes = hide_axes(figure.add_subplot())
     # An empty cell has the colour of the page, in dark mode too.
