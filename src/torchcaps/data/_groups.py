@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchcaps._csv import read_rows
 from torchcaps._files import read_bounded
 from torchcaps._registry import nearest
 from torchcaps.errors import ConfigError, DataError
@@ -102,8 +102,7 @@ def _read_table(file: Path, column: str) -> dict[str, str]:
 
 def _read_rows(file: Path, column: str) -> tuple[list[dict[str, str]], list[str]]:
     try:
-        reader = csv.DictReader(io.StringIO(read_bounded(file).decode("utf-8-sig"), newline=""))
-        rows, columns = list(reader), list(reader.fieldnames or ())
+        rows, columns = read_rows(read_bounded(file).decode("utf-8-sig"))
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{file}: expected a table in CSV and UTF-8, got an error ({error})") from None
     if column not in columns:

@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchcaps._csv import read_rows
+
 # Epoch, layer, iteration (or None), measure, value. A plain tuple, because checkpoints contain it.
 Row = tuple[int, str, int | None, str, float]
 
@@ -55,7 +57,7 @@ def from_csv(text: str) -> dict[str, list[Any]]:
         {'epoch': [1], 'layer': ['head'], 'iteration': [None], 'measure': ['dead'], 'value': [0.0]}
     """
     try:
-        rows = list(csv.DictReader(io.StringIO(text)))
+        rows, _ = read_rows(text)
         return {name: [parse(row[name]) for row in rows] for name, parse in _COLUMNS.items()}
     except (KeyError, TypeError, csv.Error) as error:
         raise ValueError(f"expected the columns {', '.join(_COLUMNS)}, got others ({error})") from None

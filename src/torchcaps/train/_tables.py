@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchcaps._csv import read_rows
 from torchcaps._files import read_bounded, write_text
 from torchcaps.diagnostics.history import Row, from_csv, to_csv
 from torchcaps.errors import CheckpointError
@@ -70,7 +71,7 @@ def read_metrics(folder: Path) -> dict[str, list[float]]:
     if not file.exists():
         return {}
     try:
-        rows = list(csv.DictReader(io.StringIO(read_bounded(file).decode("utf-8"))))
+        rows, _ = read_rows(read_bounded(file).decode("utf-8"))
         return {name: [float(row[name]) for row in rows] for name in ("epoch", *rows[0])} if rows else {}
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise CheckpointError(f"run: expected numbers in columns, got '{file}' ({error})") from None
