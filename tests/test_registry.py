@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
 
 import torchcaps as tc
 from raising import raises_about
@@ -63,6 +65,13 @@ def test_unknown_name_suggests_nearest(pets: Registry[str]) -> None:
 def test_unknown_name_lists_all(pets: Registry[str]) -> None:
     with raises_about(UnknownNameError, "unknown pet 'xyz'", "cat, dog"):
         pets["xyz"]
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2, 2), ["cat"], None])
+def test_what_is_no_name_is_named_by_its_type(pets: Registry[str], value: Any) -> None:
+    with raises_about(UnknownNameError, "pet: expected a name", type(value).__name__) as caught:
+        pets[value]
+    assert "\n" not in str(caught.value)
 
 
 def test_empty_registry() -> None:

@@ -68,6 +68,9 @@ class Registry(Generic[T]):
         return sorted(name for name in self._items if fnmatchcase(name, pattern))
 
     def __getitem__(self, name: str) -> T:
+        # Arguments in the wrong order: a message should not print a whole tensor.
+        if not isinstance(name, str):
+            raise UnknownNameError(f"{self.kind}: expected a name, got {type(name).__name__}")
         try:
             return self._items[name]
         except KeyError:
