@@ -152,8 +152,9 @@ def _backward_self(
     _backward([poses, weight, key, prior], [], [of_weighted], [of_poses, of_weight, of_key, of_prior])
     of_share = parents * (of_total + of_key / math.sqrt(size))
     shared = weight.dim() == 3
-    # The gradients of the sum, piece by piece, so that there are no second gradients of full size.
-    for some in split_children(poses.shape[1], parents * weight.shape[-2] * size, weight, tensors=1):
+    # The gradients of the sum, piece by piece: no second gradient of full size. A shared weight is small.
+    pieces = split_children(poses.shape[1], parents * weight.shape[-2] * size, weight, tensors=1)
+    for some in [slice(None)] if shared else pieces:
         part = poses[:, some].contiguous(), weight if shared else weight[some]
         by_poses, by_weight = (
             None if of is None else torch.empty_like(own) for of, own in zip(outputs, part, strict=False)
