@@ -10,7 +10,9 @@ from limits import memory_limit
 from raising import raises_about
 from torchcaps.errors import CheckpointError, ConfigError
 from torchcaps.models import create_model
+from torchcaps.models._base import MAX_CLASSES, MAX_SIDE
 from torchcaps.train import Run, load_recipe
+from torchcaps.train._record import record_problem
 from torchcaps.train._tables import write_metrics
 from torchcaps.train.checkpoint import KEY, CheckpointFiles, RunState, checkpoint_path, run_entry
 
@@ -81,6 +83,11 @@ def test_damaged_image_shape(tmp_path, shape):
     run.weights.write_bytes(b"")
     with raises_about(CheckpointError, "run", "image_shape"):
         run.load_model()
+
+
+def test_every_size_of_a_model_may_be_recorded():
+    assert record_problem({"status": "running", "image_shape": [1, MAX_SIDE], "num_classes": MAX_CLASSES}) is None
+    assert record_problem({"status": "running", "image_shape": [1, MAX_SIDE + 1]}) is not None
 
 
 @pytest.mark.parametrize("name", ["figures", "checkpoints"])
