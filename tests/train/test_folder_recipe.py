@@ -120,13 +120,14 @@ def test_mixed_sizes_are_announced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "batch", "steps"), [(40, 8, 100), (472, 16, 1500), (5000, 64, 1500), (60000, 64, 10000)]
+    ("images", "batch", "steps"),
+    [(40, 8, 100), (472, 16, 1500), (1999, 64, 2000), (2000, 64, 2400), (5000, 64, 3000), (60000, 64, 10000)],
 )
 def test_steps_follow_from_the_number_of_images(images: int, batch: int, steps: int) -> None:
     from torchcaps.train.folder_recipe import MAX_EPOCHS, MIN_EPOCHS, batch_size_for, epochs_for
 
     assert batch_size_for(images) == batch
-    epochs = epochs_for(images // batch)
+    epochs = epochs_for(images, images // batch)
     assert MIN_EPOCHS <= epochs <= MAX_EPOCHS
     assert epochs * (images // batch) >= steps
 

@@ -10,7 +10,6 @@ import torch
 
 from torchcaps.data.arrays import SUFFIXES, ArrayFile, scan_arrays
 from torchcaps.train.folder_recipe import (
-    MIN_EPOCHS,
     UNBALANCED,
     Choice,
     FolderRecipe,
@@ -106,7 +105,7 @@ def _choices(scanned: ArrayFile, path: Path, batch: int | None) -> list[Choice]:
     train, kind = len(labels), KINDS[scanned.rank]
     batch = batch_size_for(train) if batch is None else batch
     steps = max(1, train // batch)
-    epochs = epochs_for(steps, MIN_EPOCHS)
+    epochs = epochs_for(train, steps)
     name = path.absolute().stem.removesuffix("_TRAIN")
     chosen = [Choice("name", plain_name(name), "the name of the file")]
     if scanned.rank == 2:

@@ -19,8 +19,8 @@ from torchcaps.train.recipe import Recipe, full_keys, load_recipe, plain_name
 from torchcaps.train.symmetry import MAX_IMAGES, MIN_IMAGES, SIDE, Symmetry, find_symmetry
 
 RECIPE, MODEL = "folder", "backbone_capsnet"
-# Steps that a network from scratch needs at least, and the bounds of the number of epochs.
-STEPS, MIN_EPOCHS, MAX_EPOCHS = 2000, 15, 80
+# Steps that a network from scratch needs, for few images and for thousands, and the bounds of the number of epochs.
+STEPS, MANY_STEPS, MIN_EPOCHS, MAX_EPOCHS = 2000, 3000, 15, 80
 # What follows from the images if another recipe gives the network.
 _STEP_KEYS = (
     "name",
@@ -175,7 +175,7 @@ def _choices(scanned: ScannedFolder, root: Path, recipe: Recipe, own: Sequence[s
     train = sum(counts)
     batch = recipe.data.batch_size if "data.batch_size" in own else batch_size_for(train)
     steps = max(1, train // batch)
-    epochs = recipe.trainer.epochs if "trainer.epochs" in own else epochs_for(steps, least_epochs)
+    epochs = recipe.trainer.epochs if "trainer.epochs" in own else epochs_for(train, steps, least_epochs)
     megabytes = scanned.count * channels * height * width / 1e6
     chosen = [
         Choice("name", plain_name(root.absolute().name), "the name of the folder"),
@@ -233,9 +233,9 @@ def batch_size_for(train: int) -> int:
     return min(64, max(8, 2 ** int(math.log2(max(8, train / 24)))))
 
 
-def epochs_for(steps: int, least: int = MIN_EPOCHS) -> int:
-    """Return a number of epochs of a given number of steps."""
-    return max(least, min(MAX_EPOCHS, math.ceil(STEPS / steps)))
+def epochs_for(train: int, steps: int, least: int = MIN_EPOCHS) -> int:
+    """Return a number of epochs of a given number of steps, for a number of training images."""
+    return max(least, min(MAX_EPOCHS, math.ceil((MANY_STEPS if train >= PLAIN else STEPS) / steps)))
 
 
 def patience_choices(epochs: int, val: int) -> list[Choice]:
