@@ -252,7 +252,7 @@ def test_invalid_image_shape(name: str, shape: tuple[int, ...]) -> None:
 
 @by_name
 def test_no_classes(name: str) -> None:
-    with raises_about(ConfigError, "num_classes:", "at least 1", "got 0"):
+    with raises_about(ConfigError, "num_classes:", "from 1 to", "got 0"):
         create_model(name, num_classes=0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -156,3 +157,20 @@ def _bytes_per_sample(poses: Tensor, weight: Tensor, window: Window | None) -> i
         return poses.shape[-2] * weight.shape[-1] * size
     out_dim = poses.shape[-1] if window.pose == "matrix" else weight.shape[-1]
     return math.prod(window.positions) * math.prod(window.kernel) * poses.shape[-2] * out_dim * size
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which autocast changes no type; the device `meta` has no autocast.
+
+    Args:
+        device: Device of the tensors.
+
+    Returns:
+        The context.
+
+    Example:
+        >>> with without_autocast(torch.device("meta")):
+        ...     torch.ones(2, device="meta").dtype
+        torch.float32
+    """
+    return nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False)

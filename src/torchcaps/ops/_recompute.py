@@ -22,7 +22,7 @@ from torchcaps.ops._iterations import last_step
 from torchcaps.ops._kernel import Kernel
 from torchcaps.ops._native import check_present
 from torchcaps.ops._options import decode_options, encode_options, unencodable_option
-from torchcaps.ops._pieces import Piece, split_batch, votes_bytes
+from torchcaps.ops._pieces import Piece, split_batch, votes_bytes, without_autocast
 from torchcaps.ops._reference import reference_steps, run_reference
 from torchcaps.ops._routing import ROUTINGS, Routing
 from torchcaps.ops.conv import Window
@@ -181,7 +181,7 @@ class _Task:
             params = {name: piece.flat(part) if name in per_sample else part for name, part in params.items()}
         params = {**self.options, **params}
         children = Capsules(poses, activations)
-        with torch.autocast(poses.device.type, enabled=False):
+        with without_autocast(poses.device):
             if grad_weight is None:
                 return run_reference(self.routing, children, weight, window, params)
             votes: Tensor = _Vote.apply(poses, weight, grad_weight)  # [B, I, J, D]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._backends import transform_reason
-from torchcaps.ops._pieces import split_children
+from torchcaps.ops._pieces import split_children, without_autocast
 
 
 def sum_fixed(poses: Tensor, weight: Tensor, coupling: Tensor | None = None) -> Tensor:
@@ -61,7 +61,7 @@ class _SumFixed(torch.autograd.Function):
 
     @staticmethod
     def forward(poses: Tensor, weight: Tensor, coupling: Tensor | None) -> Tensor:
-        with torch.autocast(poses.device.type, enabled=False):
+        with without_autocast(poses.device):
             return sum_pieces(poses, weight, coupling)
 
     @staticmethod

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.ops._pieces import without_autocast
+
 # Numbers of the poses of one piece of children.
 CACHED = 2**17
 
@@ -50,7 +52,7 @@ class _WeightedVotes(torch.autograd.Function):
     @staticmethod
     def forward(share: Tensor, poses: Tensor, weight: Tensor) -> Tensor:
         out = poses.new_zeros(len(share), poses.shape[0], weight.shape[-1])  # [J, B, D]
-        with torch.autocast(poses.device.type, enabled=False):
+        with without_autocast(poses.device):
             for some in _few(poses):
                 turned, matrices = _turn(poses[:, some], weight[some])
                 for j, given in enumerate(share[:, :, some].unsqueeze(2)):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._kernel import computes_wide
-from torchcaps.ops._pieces import split_children
+from torchcaps.ops._pieces import split_children, without_autocast
 from torchcaps.ops._sum_votes import sum_pieces
 from torchcaps.ops.conv import Window
 from torchcaps.ops.self_attention.reference import check_prior
@@ -69,7 +69,7 @@ class _SelfAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(poses: Tensor, weight: Tensor, prior: Tensor) -> Tensor:
-        with torch.autocast(poses.device.type, enabled=False):
+        with without_autocast(poses.device):
             key = _key(poses, weight)  # [B, J, D]
             out = torch.zeros_like(key)
             for piece in _pieces(poses, weight, prior, key):

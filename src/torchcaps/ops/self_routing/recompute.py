@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops._kernel import computes_wide
-from torchcaps.ops._pieces import split_children
+from torchcaps.ops._pieces import split_children, without_autocast
 from torchcaps.ops._weighted_votes import weighted_votes
 from torchcaps.ops.self_routing.reference import MASS_FLOOR, check_route, routing_logits
 from torchcaps.ops.votes import check_poses_and_weight
@@ -59,7 +59,7 @@ class _SelfRouting(torch.autograd.Function):
         _, parents, _, out_dim = weight.shape
         total = poses.new_zeros(parents, len(poses), out_dim)  # [J, B, D]
         mass = poses.new_zeros(parents, len(poses))  # [J, B]
-        with torch.autocast(poses.device.type, enabled=False):
+        with without_autocast(poses.device):
             for piece in _pieces(poses, activations, weight, route_weight, route_bias):
                 # Not in place: `FlopCounterMode` counts this form.
                 total = torch.baddbmm(total, (piece.share.unsqueeze(2) * piece.poses).flatten(2), piece.matrices)
