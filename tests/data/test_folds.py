@@ -191,7 +191,7 @@ def test_class_without_images_for_validation():
         ({"fold": 0, "folds": 5}, ("fold", 0)),
         ({"fold": 1, "folds": 2.0}, ("folds", "2.0")),
         ({"fold": 1, "folds": 2, "source": "folds"}, ("source", "folds")),
-        ({"fold": 1, "folds": 2, "source": "folder"}, ("path", "none")),
+        ({"fold": 1, "folds": 2, "source": "folder"}, ("path", "is not set")),
         ({"fold": 1, "folds": 2, "options": {"pth": "x"}}, ("pth", "digits")),
     ],
 )

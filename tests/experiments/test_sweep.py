@@ -184,7 +184,7 @@ def test_damaged_journal(images, tmp_path, content):
 @pytest.mark.parametrize(
     ("texts", "about"),
     [
-        ([], ("space", "none")),
+        ([], ("space", "at least one key")),
         (["optim.lrate=1,2"], ("optim.lrate",)),
         (["optim.lr=log(1e-4,1e-2)", "trainer.epochs=0,1"], ("trainer.epochs", 0)),
         (["model.name=cnn_small,no_such_model"], ("no_such_model",)),

@@ -53,11 +53,13 @@ def heights(page: Any, selector: str) -> list[float]:
 
 def test_class_rows_keep_their_height(page: Any) -> None:
     opened(page, 'panel="draw"&input=3')
-    low = heights(page, ".class:not(.head)")
+    single = heights(page, ".class:not(.head)")
     page.click("#two")
     page.wait_for_selector(".class.pair.first")
-    assert heights(page, ".class:not(.head)") == low
-    assert max(low) < 60
+    pair = heights(page, ".class:not(.head)")
+    # The rows of predicted classes are as high as the others; those of a network with a poor decoder are lower.
+    assert len(set(single)) == len(set(pair)) == 1
+    assert max(single) <= max(pair) < 60
 
 
 @pytest.mark.parametrize("width", [1180, *WIDTHS])

@@ -113,7 +113,7 @@ def test_unsafe_name_is_refused(script: ModuleType, trained: Run, name: str) -> 
 
 @pytest.mark.parametrize("limits", [[], [""]])
 def test_limitations_are_required(script: ModuleType, trained: Run, limits: list[str]) -> None:
-    with raises_about(ConfigError, "limits:", "none"):
+    with raises_about(ConfigError, "limits:", "at least one sentence"):
         script.ship(trained, "digits", limits)
 
 

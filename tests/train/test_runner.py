@@ -135,7 +135,7 @@ def test_killed_run_without_validation_is_identical(all_train, tmp_path, monkeyp
 
 
 def test_target_accuracy_needs_validation(all_train, tmp_path):
-    with raises_about(ConfigError, "trainer.target_accuracy:", "none"):
+    with raises_about(ConfigError, "trainer.target_accuracy:", "no images"):
         fit(all_train("trainer.target_accuracy=0.9"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

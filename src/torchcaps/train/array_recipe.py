@@ -110,8 +110,8 @@ def _choices(scanned: ArrayFile, path: Path, batch: int | None) -> list[Choice]:
     chosen = [Choice("name", plain_name(name), "the name of the file")]
     if scanned.rank == 2:
         channels, height, width = values.shape[1:]
-        sample = values[torch.randperm(train, generator=torch.Generator().manual_seed(0))[:MAX_IMAGES]]
-        symmetry = find_symmetry(sample.float())
+        order = torch.randperm(train, generator=torch.Generator().manual_seed(0))[:MAX_IMAGES]
+        symmetry = find_symmetry(torch.as_tensor(values[order.numpy()]).float())
         chosen += [
             *model_choices(train, min(height, width)),
             *augment_choices(channels, symmetry, square=height == width),
