@@ -234,7 +234,16 @@ def batch_size_for(train: int) -> int:
 
 
 def epochs_for(train: int, steps: int, least: int = MIN_EPOCHS) -> int:
-    """Return a number of epochs of a given number of steps, for a number of training images."""
+    """Return the number of epochs in which a network from scratch learns these images.
+
+    Args:
+        train: Number of training images.
+        steps: Number of steps per epoch.
+        least: Smallest number of epochs.
+
+    Returns:
+        The number of epochs.
+    """
     return max(least, min(MAX_EPOCHS, math.ceil((MANY_STEPS if train >= PLAIN else STEPS) / steps)))
 
 
