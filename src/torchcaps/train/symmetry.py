@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -64,16 +63,18 @@ def find_symmetry(images: Tensor) -> Symmetry | None:
     images = images - images.mean(dim=(1, 2, 3), keepdim=True)
     images = images / images.std(dim=(1, 2, 3), keepdim=True).clamp(min=1e-3)
     filters = torch.randn(FILTERS, images.shape[1], 5, 5, generator=torch.Generator().manual_seed(0)) / 5
-    upside_down = _pairs_in_order(images, filters, lambda each: each.flip(-2))
-    quarter = _pairs_in_order(images, filters, lambda each: each.rot90(1, (-2, -1)))
-    return Symmetry(_pairs_in_order(images, filters, lambda each: each.flip(-1)), max(upside_down, quarter))
+    features = _features(images, filters)  # [N, features]
+    copies = images.flip(-1), images.flip(-2), images.rot90(1, (-2, -1))
+    mirrored, upside_down, quarter = (_pairs_in_order(features, _features(copy, filters)) for copy in copies)
+    return Symmetry(mirrored, max(upside_down, quarter))
 
 
-def _pairs_in_order(images: Tensor, filters: Tensor, change: Callable[[Tensor], Tensor]) -> float:
-    differences = _features(images, filters) - _features(change(images), filters)  # [N, features]
-    count = 2 * len(images) // 3
+def _pairs_in_order(originals: Tensor, copies: Tensor) -> float:
+    """Return the fraction of pairs that a linear classifier of features [N, features] puts in the right order."""
+    differences = originals - copies
+    count = 2 * len(differences) // 3
     scale = differences[:count].square().mean(dim=0).sqrt().clamp(min=1e-6)
-    known, new = (differences / scale).split([count, len(images) - count])
+    known, new = (differences / scale).split([count, len(differences) - count])
     # Ridge regression in its dual form: a weight for each known pair.
     kernel = known @ known.T  # [count, count]
     kernel = kernel + 0.1 * kernel.diagonal().mean().clamp(min=1e-6) * torch.eye(count)
